@@ -1,0 +1,28 @@
+package events
+
+import "reflect"
+
+// What a capability needs to keep its own documents (payloads, policies, decisions) under the rules of the contract.
+
+// DecodeValue reads a document of a capability as strictly as [Decode], shaped by the fields of T: its members
+// exactly, none twice, plain integers. A pointer, a [jsontext.Value] or an [Optional] may be null, nothing else.
+// The values themselves are for the caller to check. The error is a [*DecodeError].
+func DecodeValue[T any](data []byte) (*T, error) {
+	v := new(T)
+	if err := decodeInto(data, reflect.TypeFor[T](), v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// EncodeValue writes any value in canonical form (RFC 8785), under the contract's limits on depth and numbers.
+func EncodeValue(v any) ([]byte, error) {
+	out, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
+	return Canonicalize(out)
+}
+
+// IsTimestamp reports whether s is an RFC 3339 time with an offset.
+func IsTimestamp(s string) bool { return Timestamp(s).validate(nil) == nil }
