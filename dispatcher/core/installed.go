@@ -16,6 +16,10 @@ type Installed struct {
 	MaxReceiptAge time.Duration
 	// SkewAllowance is how far ahead of the dispatcher's time a receipt may be committed.
 	SkewAllowance time.Duration
+	// DuplicateWindow is that of the receipts stream.
+	DuplicateWindow time.Duration
+	// JournalAge is how long the journal keeps a record.
+	JournalAge time.Duration
 }
 
 // Hook is one installed registration.

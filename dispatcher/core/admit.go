@@ -1,0 +1,153 @@
+package core
+
+import (
+	"time"
+
+	"github.com/afterwrite/afterwrite/events"
+)
+
+func (c AdmitReceipt) commit(s State, a Actor) (*Result, error) {
+	if a != System {
+		return nil, &Rejection{Reason: RejectedActor}
+	}
+	receipt, profile, reason := c.admissible(s.Installed)
+	if reason != "" {
+		return refuse(&events.Refusal{Document: events.RefusedReceipt, Reason: reason}, c.Data, c.Now), nil
+	}
+	if !profile.Enabled {
+		return &Result{Outcome: OutcomeIgnored}, nil
+	}
+	hooks := s.Installed.plan(profile, receipt.EventKind)
+	if len(hooks) == 0 {
+		return &Result{Outcome: OutcomeIgnored}, nil
+	}
+	r := &Result{Outcome: OutcomeAdmitted, Plan: make([]Dispatch, len(hooks)), Fresh: c.fresh(receipt, s.Installed)}
+	identity := receipt.Identity()
+	for i, id := range hooks {
+		r.Plan[i] = planDispatch(s.Installed.Hooks[id], receipt, identity)
+	}
+	return r, nil
+}
+
+// admissible gives the first rule that the receipt breaks, in the order of [events.RefusalReason].
+// A disabled profile is asked about right after an unknown one, so such a receipt is never refused further down.
+func (c AdmitReceipt) admissible(in *Installed) (*events.Receipt, *Profile, events.RefusalReason) {
+	if len(c.Data) > events.MaxReceiptBytes {
+		return nil, nil, events.RefusedTooLarge
+	}
+	if c.BadEnvelope {
+		return nil, nil, events.RefusedMalformed
+	}
+	receipt, err := events.Decode[events.Receipt](c.Data)
+	if err != nil || receipt.EventKind != c.SubjectKind {
+		return nil, nil, events.RefusedMalformed
+	}
+	if !receipt.EventKind.Known() {
+		return nil, nil, events.RefusedUnknownEventKind
+	}
+	profile, known := in.Profiles[receipt.Profile]
+	if !known {
+		return nil, nil, events.RefusedUnknownProfile
+	}
+	if !profile.Enabled {
+		return receipt, &profile, ""
+	}
+	plan, writeback := &receipt.Plan, &receipt.Receipt
+	age := c.Now.Sub(writeback.CommittedAt.Time())
+	switch {
+	case plan.GoalID == "" || plan.AgentID == "" || plan.TodoID == "" || plan.TurnInstanceID == "" || plan.EffectID == "":
+		return nil, nil, events.RefusedIdentityIncomplete
+	case writeback.EffectID != plan.EffectID:
+		return nil, nil, events.RefusedEffectMismatch
+	case writeback.StepKind != events.DurableWriteback:
+		return nil, nil, events.RefusedNotDurableWriteback
+	case writeback.Status != events.Committed:
+		return nil, nil, events.RefusedNotCommitted
+	case !writeback.Checkpointed:
+		return nil, nil, events.RefusedNotCheckpointed
+	case in.MaxReceiptAge > 0 && age > in.MaxReceiptAge:
+		return nil, nil, events.RefusedTooOld
+	case -age > in.SkewAllowance:
+		return nil, nil, events.RefusedFromFuture
+	}
+	return receipt, &profile, ""
+}
+
+// fresh reports whether nobody can have seen this receipt before: it is delivered the first time, under its own
+// message id, and so soon after its writeback that an earlier copy would still be in the stream's duplicate window.
+// A wrong guess costs an invocation, never a record.
+func (c AdmitReceipt) fresh(receipt *events.Receipt, in *Installed) bool {
+	age := c.StreamTime.Sub(receipt.Receipt.CommittedAt.Time())
+	return c.Deliveries == 1 && age >= 0 && age < in.DuplicateWindow-in.SkewAllowance && c.MessageID == receipt.MessageID()
+}
+
+func planDispatch(hook Hook, receipt *events.Receipt, identity events.ReceiptIdentity) Dispatch {
+	registration := &hook.Registration
+	d := Dispatch{
+		Key: Key{
+			Dispatch: events.DispatchIdentity(identity, registration.HookID, registration.CapabilityID, hook.Digest, receipt.EventKind),
+			Hook:     registration.HookID,
+		},
+		Capability:      registration.CapabilityID,
+		Profile:         receipt.Profile,
+		EventKind:       receipt.EventKind,
+		ReceiptIdentity: identity,
+		Registration:    hook.Digest,
+	}
+	d.Input = &events.HookInput{
+		Boundary:      receipt.Boundary,
+		CapabilityID:  d.Capability,
+		DispatchID:    d.Key.Dispatch,
+		HookID:        d.Key.Hook,
+		SchemaVersion: events.HookInputSchema,
+	}
+	if registration.Reads(events.SettlementIdentity) {
+		d.Input.Source = &events.HookSource{
+			AgentID:        receipt.Plan.AgentID,
+			CommittedAt:    receipt.Receipt.CommittedAt,
+			EffectID:       receipt.Receipt.EffectID,
+			EventKind:      receipt.EventKind,
+			GoalID:         receipt.Plan.GoalID,
+			ReceiptID:      receipt.Receipt.ReceiptID,
+			StateRevision:  receipt.Receipt.StateRevision,
+			StepKind:       receipt.Receipt.StepKind,
+			TodoID:         receipt.Plan.TodoID,
+			TurnInstanceID: receipt.Plan.TurnInstanceID,
+		}
+	}
+	if registration.Reads(events.BoundedEventProjection) {
+		d.Input.Projection = &receipt.Projection
+	}
+	d.Outside = d.Input.CheckBoundary()
+	d.InputData = events.Canonical(d.Input)
+	d.InputDigest = events.DigestOf(d.InputData)
+	return d
+}
+
+func (c RefusePoisoned) commit(_ State, a Actor) (*Result, error) {
+	if a != System {
+		return nil, &Rejection{Reason: RejectedActor}
+	}
+	return refuse(&events.Refusal{Document: events.RefusedReceipt, Reason: events.RefusedPoisoned}, c.Data, c.Now), nil
+}
+
+func (c RefuseRegistration) commit(_ State, a Actor) (*Result, error) {
+	if a != System {
+		return nil, &Rejection{Reason: RejectedActor}
+	}
+	refusal := &events.Refusal{
+		Code:     events.CodeRegistrationRejected,
+		Document: events.RefusedRegistration,
+		HookID:   events.Optional(c.Hook),
+		Reason:   c.Reason,
+	}
+	return refuse(refusal, c.File, c.Now), nil
+}
+
+func refuse(refusal *events.Refusal, raw []byte, now time.Time) *Result {
+	refusal.Digest = events.SHA256(raw)
+	refusal.RecordedAt = events.NewTimestamp(now)
+	refusal.SchemaVersion = events.RefusalSchema
+	refusal.Size = len(raw)
+	return &Result{Outcome: OutcomeRefused, Save: &Save{Refusal: refusal}}
+}
