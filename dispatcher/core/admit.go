@@ -6,25 +6,22 @@ import (
 	"github.com/afterwrite/afterwrite/events"
 )
 
-func (c AdmitReceipt) commit(s State, a Actor) (*Result, error) {
-	if a != System {
-		return nil, &Rejection{Reason: RejectedActor}
-	}
-	receipt, profile, reason := c.admissible(s.Installed)
+func (c AdmitReceipt) commit(in *Installed, _ Entry, _ Actor) (*Result, error) {
+	receipt, profile, reason := c.admissible(in)
 	if reason != "" {
 		return refuse(&events.Refusal{Document: events.RefusedReceipt, Reason: reason}, c.Data, c.Now), nil
 	}
 	if !profile.Enabled {
 		return &Result{Outcome: OutcomeIgnored}, nil
 	}
-	hooks := s.Installed.plan(profile, receipt.EventKind)
+	hooks := in.plan(profile, receipt.EventKind)
 	if len(hooks) == 0 {
 		return &Result{Outcome: OutcomeIgnored}, nil
 	}
-	r := &Result{Outcome: OutcomeAdmitted, Plan: make([]Dispatch, len(hooks)), Fresh: c.fresh(receipt, s.Installed)}
+	r := &Result{Outcome: OutcomeAdmitted, Plan: make([]Dispatch, len(hooks)), Fresh: c.fresh(receipt, in)}
 	identity := receipt.Identity()
 	for i, id := range hooks {
-		r.Plan[i] = planDispatch(s.Installed.Hooks[id], receipt, identity)
+		r.Plan[i] = planDispatch(in.Hooks[id], receipt, identity)
 	}
 	return r, nil
 }
@@ -67,7 +64,7 @@ func (c AdmitReceipt) admissible(in *Installed) (*events.Receipt, *Profile, even
 		return nil, nil, events.RefusedNotCheckpointed
 	case in.MaxReceiptAge > 0 && age > in.MaxReceiptAge:
 		return nil, nil, events.RefusedTooOld
-	case -age > in.SkewAllowance:
+	case age < -in.SkewAllowance:
 		return nil, nil, events.RefusedFromFuture
 	}
 	return receipt, &profile, ""
@@ -124,17 +121,11 @@ func planDispatch(hook Hook, receipt *events.Receipt, identity events.ReceiptIde
 	return d
 }
 
-func (c RefusePoisoned) commit(_ State, a Actor) (*Result, error) {
-	if a != System {
-		return nil, &Rejection{Reason: RejectedActor}
-	}
+func (c RefusePoisoned) commit(*Installed, Entry, Actor) (*Result, error) {
 	return refuse(&events.Refusal{Document: events.RefusedReceipt, Reason: events.RefusedPoisoned}, c.Data, c.Now), nil
 }
 
-func (c RefuseRegistration) commit(_ State, a Actor) (*Result, error) {
-	if a != System {
-		return nil, &Rejection{Reason: RejectedActor}
-	}
+func (c RefuseRegistration) commit(*Installed, Entry, Actor) (*Result, error) {
 	refusal := &events.Refusal{
 		Code:     events.CodeRegistrationRejected,
 		Document: events.RefusedRegistration,

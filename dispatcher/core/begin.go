@@ -10,18 +10,8 @@ import (
 // whatever interrupted the ones before may well interrupt this one too, and must not do so for ever.
 const interruptedFrom = 4
 
-func (c BeginDispatch) commit(s State, a Actor) (*Result, error) {
-	if a != System {
-		return nil, &Rejection{Reason: RejectedActor}
-	}
+func (c BeginDispatch) commit(in *Installed, entry Entry, _ Actor) (*Result, error) {
 	d := c.Dispatch
-	var entry Entry
-	if !c.Fresh {
-		var err error
-		if entry, err = s.entry(d.Key); err != nil {
-			return nil, err
-		}
-	}
 	if record := entry.Record; record != nil {
 		return c.found(record), nil
 	}
@@ -41,7 +31,7 @@ func (c BeginDispatch) commit(s State, a Actor) (*Result, error) {
 		return d.deferred(entry, c.Now, events.ReasonHookSuspended), nil
 	case PressureNone:
 	}
-	return d.call(s.Installed, entry, c.Deliveries, c.Now), nil
+	return d.call(in, entry, c.Deliveries, c.Now), nil
 }
 
 // found is a dispatch that the journal already knows.

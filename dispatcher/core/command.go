@@ -8,9 +8,12 @@ import (
 
 // Command is one thing that happened to a receipt or a dispatch.
 type Command interface {
+	// permits reports whether the command is the actor's to give.
+	permits(a Actor) bool
 	// key is the dispatch the command is about; ok is false where the journal has no say.
 	key() (k Key, ok bool)
-	commit(s State, a Actor) (*Result, error)
+	// commit decides, on what the journal holds for key.
+	commit(in *Installed, found Entry, a Actor) (*Result, error)
 }
 
 // AdmitReceipt: a message came from the receipts stream. It plans one dispatch per admitted hook, or refuses.
@@ -143,19 +146,28 @@ type Dispatch struct {
 	Outside events.BoundaryRule
 }
 
-func (c AdmitReceipt) key() (Key, bool)       { return Key{}, false }
-func (c RefusePoisoned) key() (Key, bool)     { return Key{}, false }
-func (c RefuseRegistration) key() (Key, bool) { return Key{}, false }
-func (c BeginDispatch) key() (Key, bool)      { return c.Dispatch.Key, !c.Fresh }
-func (c DecideAttempt) key() (Key, bool)      { return c.Dispatch.Key, !c.Fresh }
-func (c WakeDispatch) key() (Key, bool)       { return c.Key, true }
-func (c PrepareRedrive) key() (Key, bool)     { return c.Key, true }
-func (c RedriveDispatch) key() (Key, bool)    { return c.Key, true }
+func (AdmitReceipt) permits(a Actor) bool       { return a == System }
+func (RefusePoisoned) permits(a Actor) bool     { return a == System }
+func (RefuseRegistration) permits(a Actor) bool { return a == System }
+func (BeginDispatch) permits(a Actor) bool      { return a == System }
+func (DecideAttempt) permits(a Actor) bool      { return a == System }
+func (WakeDispatch) permits(a Actor) bool       { return a == System }
+func (PrepareRedrive) permits(a Actor) bool     { return events.IsOpaqueID(a.Operator) }
+func (RedriveDispatch) permits(a Actor) bool    { return events.IsOpaqueID(a.Operator) }
+
+func (AdmitReceipt) key() (Key, bool)       { return Key{}, false }
+func (RefusePoisoned) key() (Key, bool)     { return Key{}, false }
+func (RefuseRegistration) key() (Key, bool) { return Key{}, false }
+func (c BeginDispatch) key() (Key, bool)    { return c.Dispatch.Key, !c.Fresh }
+func (c DecideAttempt) key() (Key, bool)    { return c.Dispatch.Key, !c.Fresh }
+func (c WakeDispatch) key() (Key, bool)     { return c.Key, true }
+func (c PrepareRedrive) key() (Key, bool)   { return c.Key, true }
+func (c RedriveDispatch) key() (Key, bool)  { return c.Key, true }
 
 // Needs gives the keys that [Commit] would look at and that state lacks.
-func Needs(command Command, state State, _ Actor) []Key {
+func Needs(command Command, state State, actor Actor) []Key {
 	key, ok := command.key()
-	if !ok {
+	if !ok || !command.permits(actor) {
 		return nil
 	}
 	if _, loaded := state.Journal[key]; loaded {
@@ -164,7 +176,17 @@ func Needs(command Command, state State, _ Actor) []Key {
 	return []Key{key}
 }
 
-// Commit decides the command. The error is [ErrNotLoaded] or a [*Rejection].
+// Commit decides the command. The error is [ErrNotLoaded], exactly where [Needs] gives a key, or a [*Rejection].
 func Commit(command Command, state State, actor Actor) (*Result, error) {
-	return command.commit(state, actor)
+	if !command.permits(actor) {
+		return nil, &Rejection{Reason: RejectedActor}
+	}
+	var found Entry
+	if key, ok := command.key(); ok {
+		var loaded bool
+		if found, loaded = state.Journal[key]; !loaded {
+			return nil, ErrNotLoaded
+		}
+	}
+	return command.commit(state.Installed, found, actor)
 }

@@ -7,7 +7,8 @@ import (
 )
 
 // checkResult decides whether data is a result of d, in the order of the design: size, strict decode, identity,
-// counts, kinds, payload schema, claims, ids, boundary. The reason is that of a result_contract_rejected record.
+// counts, kinds, payload schema, claims, ids, boundary. The reason is that of a result_contract_rejected record: the
+// first rule that any intent breaks, whatever the order of the intents.
 func checkResult(hook *Hook, d *Dispatch, data []byte) (*events.HookResult, events.Digest, events.Reason) {
 	budget := &hook.Registration.Budget
 	if len(data) > budget.MaxResultBytes {
@@ -17,36 +18,62 @@ func checkResult(hook *Hook, d *Dispatch, data []byte) (*events.HookResult, even
 	if err != nil {
 		return nil, "", events.ReasonResultMalformed
 	}
-	if result.DispatchID != d.Key.Dispatch || result.HookID != d.Key.Hook || result.CapabilityID != d.Capability {
+	if !d.owns(result) {
 		return nil, "", events.ReasonResultIdentity
 	}
 	if len(result.Intents) > budget.MaxIntentsPerDispatch {
 		return nil, "", events.ReasonTooManyIntents
 	}
-	for i := range result.Intents {
-		if reason := checkIntent(hook, d, result.Intents[:i], &result.Intents[i]); reason != "" {
-			return nil, "", reason
+	for _, rule := range intentRules {
+		for i := range result.Intents {
+			if rule.broken(hook, result.Intents, i) {
+				return nil, "", rule.reason
+			}
 		}
 	}
 	return result, events.DigestOf(events.Canonical(result)), ""
 }
 
-func checkIntent(hook *Hook, d *Dispatch, before []events.Intent, intent *events.Intent) events.Reason {
-	switch {
-	case intent.SourceDispatchID != d.Key.Dispatch || intent.HookID != d.Key.Hook || intent.CapabilityID != d.Capability:
-		return events.ReasonResultIdentity
-	case !slices.Contains(hook.Registration.IntentKinds, intent.IntentKind):
-		return events.ReasonIntentKind
-	case hook.Payloads[intent.IntentKind].Check(intent.Payload) != nil:
-		return events.ReasonIntentPayload
-	case intent.Claims():
-		return events.ReasonIntentClaims
-	case intent.IntentID != intent.Identity():
-		return events.ReasonIntentID
-	case slices.ContainsFunc(before, func(other events.Intent) bool { return other.IntentID == intent.IntentID }):
-		return events.ReasonIntentRepeated
-	case intent.CheckBoundary() != "":
-		return events.ReasonResultBoundary
+// owns reports whether the result and each of its intents name the dispatch, its hook and its capability.
+func (d *Dispatch) owns(result *events.HookResult) bool {
+	named := func(dispatch events.DispatchID, hook events.HookID, capability events.CapabilityID) bool {
+		return dispatch == d.Key.Dispatch && hook == d.Key.Hook && capability == d.Capability
 	}
-	return ""
+	if !named(result.DispatchID, result.HookID, result.CapabilityID) {
+		return false
+	}
+	for i := range result.Intents {
+		intent := &result.Intents[i]
+		if !named(intent.SourceDispatchID, intent.HookID, intent.CapabilityID) {
+			return false
+		}
+	}
+	return true
+}
+
+// intentRules are what each intent of a result must keep, in the order in which they are asked.
+var intentRules = [...]struct {
+	reason events.Reason
+	broken func(hook *Hook, intents []events.Intent, i int) bool
+}{
+	{events.ReasonIntentKind, func(hook *Hook, intents []events.Intent, i int) bool {
+		return !slices.Contains(hook.Registration.IntentKinds, intents[i].IntentKind)
+	}},
+	{events.ReasonIntentPayload, func(hook *Hook, intents []events.Intent, i int) bool {
+		return hook.Payloads[intents[i].IntentKind].Check(intents[i].Payload) != nil
+	}},
+	{events.ReasonIntentClaims, func(_ *Hook, intents []events.Intent, i int) bool {
+		return intents[i].Claims()
+	}},
+	{events.ReasonIntentID, func(_ *Hook, intents []events.Intent, i int) bool {
+		return intents[i].IntentID != intents[i].Identity()
+	}},
+	{events.ReasonIntentRepeated, func(_ *Hook, intents []events.Intent, i int) bool {
+		return slices.ContainsFunc(intents[:i], func(before events.Intent) bool {
+			return before.IntentID == intents[i].IntentID
+		})
+	}},
+	{events.ReasonResultBoundary, func(_ *Hook, intents []events.Intent, i int) bool {
+		return intents[i].CheckBoundary() != ""
+	}},
 }

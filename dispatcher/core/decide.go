@@ -2,23 +2,13 @@ package core
 
 import "github.com/afterwrite/afterwrite/events"
 
-func (c DecideAttempt) commit(s State, a Actor) (*Result, error) {
-	if a != System {
-		return nil, &Rejection{Reason: RejectedActor}
-	}
-	var entry Entry
-	if !c.Fresh {
-		var err error
-		if entry, err = s.entry(c.Dispatch.Key); err != nil {
-			return nil, err
-		}
-	}
-	to := c.verdict(s.Installed)
+func (c DecideAttempt) commit(in *Installed, entry Entry, _ Actor) (*Result, error) {
+	to := c.verdict(in)
 	if record := entry.Record; record != nil && record.RecordNumber > c.Call.Base {
 		return c.overtaken(entry, to), nil
 	}
 	if to.status == events.StatusFailed && to.retryable() {
-		c.again(s.Installed, &to)
+		c.again(in, &to)
 	}
 	return c.write(entry, to), nil
 }

@@ -9,17 +9,20 @@ import (
 // prepareAhead is how long a prepared redrive may take to be written before its wake-up fires.
 const prepareAhead = time.Minute
 
-func (c PrepareRedrive) commit(s State, a Actor) (*Result, error) {
-	record, _, err := redrivable(c.Key, s, a)
+func (c PrepareRedrive) commit(in *Installed, entry Entry, _ Actor) (*Result, error) {
+	record, err := redrivable(in, entry)
 	if err != nil {
 		return nil, err
 	}
-	schedule := Schedule{Key: c.Key, At: c.Now.Add(prepareAhead)}
+	// A wake-up left over from the failed series could fire before the record is written and be spent on it.
+	// Once the record is written, whatever wake-up there is will do.
+	leftOver := record.Status == events.StatusFailed
+	schedule := Schedule{Key: c.Key, At: c.Now.Add(prepareAhead), Replace: leftOver}
 	return &Result{Outcome: OutcomePrepared, State: record, after: []Effect{schedule}}, nil
 }
 
-func (c RedriveDispatch) commit(s State, a Actor) (*Result, error) {
-	record, entry, err := redrivable(c.Key, s, a)
+func (c RedriveDispatch) commit(in *Installed, entry Entry, a Actor) (*Result, error) {
+	record, err := redrivable(in, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -33,28 +36,21 @@ func (c RedriveDispatch) commit(s State, a Actor) (*Result, error) {
 
 // redrivable gives the record of a dispatch that may be redriven: failed with its input kept, under a registration
 // that is installed. One that is redriven already is too, so that a repeated request gets the same answer.
-func redrivable(key Key, s State, a Actor) (*events.DispatchReceipt, Entry, error) {
-	if !events.IsOpaqueID(a.Operator) {
-		return nil, Entry{}, &Rejection{Reason: RejectedActor}
-	}
-	entry, err := s.entry(key)
-	if err != nil {
-		return nil, Entry{}, err
-	}
+func redrivable(in *Installed, entry Entry) (*events.DispatchReceipt, error) {
 	record := entry.Record
 	if record == nil {
-		return nil, Entry{}, &Rejection{Reason: RejectedNotFound}
+		return nil, &Rejection{Reason: RejectedNotFound}
 	}
-	hook, installed := s.Installed.Hooks[record.HookID]
+	hook, installed := in.Hooks[record.HookID]
 	switch {
 	case record.Status == events.StatusRedriven:
 	case record.Status != events.StatusFailed:
-		return nil, Entry{}, &Rejection{RejectedNotFailed, record.Status}
+		return nil, &Rejection{RejectedNotFailed, record.Status}
 	case record.Input == nil:
-		return nil, Entry{}, &Rejection{RejectedInputNotKept, record.Status}
+		return nil, &Rejection{RejectedInputNotKept, record.Status}
 	}
 	if !installed || hook.Digest != record.RegistrationDigest {
-		return nil, Entry{}, &Rejection{RejectedNotInstalled, record.Status}
+		return nil, &Rejection{RejectedNotInstalled, record.Status}
 	}
-	return record, entry, nil
+	return record, nil
 }

@@ -30,14 +30,6 @@ type State struct {
 	Journal   map[Key]Entry
 }
 
-func (s State) entry(key Key) (Entry, error) {
-	entry, loaded := s.Journal[key]
-	if !loaded {
-		return Entry{}, ErrNotLoaded
-	}
-	return entry, nil
-}
-
 // Actor is on whose behalf a command is committed.
 type Actor struct {
 	// Operator names a person; empty is the system itself.

@@ -6,17 +6,10 @@ import (
 	"github.com/afterwrite/afterwrite/events"
 )
 
-func (c WakeDispatch) commit(s State, a Actor) (*Result, error) {
-	if a != System {
-		return nil, &Rejection{Reason: RejectedActor}
-	}
-	entry, err := s.entry(c.Key)
-	if err != nil {
-		return nil, err
-	}
+func (c WakeDispatch) commit(in *Installed, entry Entry, _ Actor) (*Result, error) {
 	record := entry.Record
 	switch {
-	case record == nil && c.Now.Sub(c.WokenAt) > s.Installed.JournalAge:
+	case record == nil && c.Now.Sub(c.WokenAt) > in.JournalAge:
 		return &Result{Outcome: OutcomeExpired}, nil
 	case record == nil:
 		// A replica that lags, or a redrive that is not written yet: the record is on its way.
@@ -28,14 +21,14 @@ func (c WakeDispatch) commit(s State, a Actor) (*Result, error) {
 	if record.Status == events.StatusRetrying && events.Timestamp(record.RetryAt).Time().After(c.Now) {
 		return stands(OutcomeRescheduled, record), nil
 	}
-	if to, over := c.over(s.Installed, record); over {
+	if to, over := c.over(in, record); over {
 		return saved(OutcomeFailed, d.record(entry, c.Now, to)), nil
 	}
 	if c.Pressure == PressureSaturated || c.Pressure == PressureSuspended {
 		return &Result{Outcome: OutcomeHandedBack, State: record, after: []Effect{HandBack{}}}, nil
 	}
 	d.InputData = events.Canonical(d.Input)
-	return d.call(s.Installed, entry, c.Deliveries, c.Now), nil
+	return d.call(in, entry, c.Deliveries, c.Now), nil
 }
 
 // over decides whether the dispatch ends here, because its hook is gone or changed or nothing of its budget is left.
