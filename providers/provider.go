@@ -1,0 +1,155 @@
+package providers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/zap"
+
+	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/streams"
+)
+
+// ErrConnectionClosed is returned by [Serve] when the connection was closed under it, for good: by its owner, by the
+// server refusing its credentials, or because reconnecting was given up. A connection that is only lost comes back by
+// itself and is no error.
+var ErrConnectionClosed = errors.New("providers: the connection was closed")
+
+// ErrDrainTimeout is returned when calls were still running after the drain timeout. Their callers time out.
+var ErrDrainTimeout = errors.New("providers: calls were still running after the drain timeout")
+
+// Serve serves a capability's hooks and services until ctx ends, then drains: it takes no new calls, answers those it
+// has, and returns nil. nc remains the caller's.
+func Serve(ctx context.Context, nc *nats.Conn, capability events.CapabilityID, opts ...Option) error {
+	closed := nc.StatusChanged(nats.CLOSED)
+	defer nc.RemoveStatusListener(closed)
+
+	p, err := Start(nc, capability, opts...)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return p.Stop(context.WithoutCancel(ctx))
+	case <-closed:
+		return errors.Join(ErrConnectionClosed, p.Stop(context.WithoutCancel(ctx)))
+	}
+}
+
+// Provider is a capability being served.
+type Provider struct {
+	opts    *options
+	nc      *nats.Conn
+	micro   micro.Service
+	running context.Context
+	abort   context.CancelCauseFunc
+	// draining is closed when no call comes in any more: workers leave once their queue is empty.
+	draining chan struct{}
+	drain    sync.Once
+	workers  sync.WaitGroup
+}
+
+// Start begins to serve. On a connected nc, calls made after it returns are answered.
+func Start(nc *nats.Conn, capability events.CapabilityID, opts ...Option) (*Provider, error) {
+	o, err := newOptions(capability, opts)
+	if err != nil {
+		return nil, err
+	}
+	p := &Provider{opts: o, nc: nc, draining: make(chan struct{})}
+	p.running, p.abort = context.WithCancelCause(context.Background())
+
+	endpoints := make([]*endpoint, 0, len(o.hooks)+len(o.services))
+	for _, h := range o.hooks {
+		endpoints = append(endpoints, p.endpoint(h.registration.HookID, streams.CallSubject(h.registration.HookID), h.serve))
+	}
+	for _, s := range o.services {
+		endpoints = append(endpoints, p.endpoint(s.name, streams.ServiceSubject(s.name), s.serve))
+	}
+	byName := make(map[string]*endpoint, len(endpoints))
+	for _, e := range endpoints {
+		byName[streams.Token(e.name)] = e
+	}
+	p.micro, err = micro.AddService(nc, micro.Config{
+		Name:         streams.Token(capability),
+		Version:      o.version,
+		Description:  o.description,
+		StatsHandler: func(e *micro.Endpoint) any { return byName[e.Name].counts.snapshot() },
+		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
+			o.log.Warn("subscription failed", zap.String("subject", err.Subject), zap.Error(err))
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("providers: add the micro service: %w", err)
+	}
+	for _, e := range endpoints {
+		// The queue group is named, not micro's default, so that grants can name it, and is the endpoint's own.
+		err := p.micro.AddEndpoint(streams.Token(e.name), micro.HandlerFunc(e.take),
+			micro.WithEndpointSubject(e.subject), micro.WithEndpointQueueGroup(e.name))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("providers: add the endpoint %s: %w", e.name, err), p.micro.Stop())
+		}
+	}
+	for _, e := range endpoints {
+		for range o.concurrency {
+			p.workers.Go(e.work)
+		}
+	}
+	if nc.IsConnected() {
+		if err := nc.Flush(); err != nil {
+			return nil, errors.Join(fmt.Errorf("providers: subscribe: %w", err), p.Stop(context.Background()))
+		}
+	}
+	o.log.Info("serving", zap.String("capability", capability), zap.String("version", o.version),
+		zap.Int("hooks", len(o.hooks)), zap.Int("services", len(o.services)))
+	return p, nil
+}
+
+// Stop takes no new calls, answers those it has, and flushes the answers. It waits for at most the drain timeout, or
+// less if ctx ends before.
+func (p *Provider) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.drainTimeout)
+	defer cancel()
+	defer p.abort(errStopping)
+
+	failed := p.micro.Stop()
+	// After the flush the broker sends no more; after the barrier every subscription has handed on what it was sent.
+	if failed == nil && p.nc.FlushWithContext(ctx) == nil {
+		handedOn := make(chan struct{})
+		if p.nc.Barrier(func() { close(handedOn) }) == nil {
+			await(ctx, handedOn)
+		}
+	}
+	p.drain.Do(func() { close(p.draining) })
+	idle := make(chan struct{})
+	go func() {
+		p.workers.Wait()
+		close(idle)
+	}()
+	if !await(ctx, idle) {
+		return errors.Join(failed, ErrDrainTimeout)
+	}
+	if err := p.nc.FlushWithContext(ctx); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
+		failed = errors.Join(failed, fmt.Errorf("providers: flush the last answers: %w", err))
+	}
+	p.opts.log.Info("stopped", zap.String("capability", p.opts.capability))
+	return failed
+}
+
+func await(ctx context.Context, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// source names the component in the envelopes of its answers.
+func (p *Provider) source() string { return "afterwrite/provider/" + p.opts.capability }
+
+func (p *Provider) now() events.Timestamp { return events.NewTimestamp(time.Now()) }
