@@ -15,24 +15,6 @@ func (o Optional) MarshalJSONTo(enc *jsontext.Encoder) error {
 	return enc.WriteToken(jsontext.String(string(o)))
 }
 
-// UnmarshalJSONFrom reads null as "", and refuses "".
-func (o *Optional) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
-	tok, err := dec.ReadToken()
-	if err != nil {
-		return err
-	}
-	switch tok.Kind() {
-	case 'n':
-		*o = ""
-		return nil
-	case '"':
-		if *o = Optional(tok.String()); *o != "" {
-			return nil
-		}
-	}
-	return errOptional
-}
-
 // Status is where a dispatch stands.
 type Status string
 

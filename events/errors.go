@@ -1,10 +1,6 @@
 package events
 
-import (
-	"errors"
-	"strconv"
-	"strings"
-)
+import "strconv"
 
 // Fault is the kind of rule that a refused document breaks.
 type Fault string
@@ -47,31 +43,47 @@ func (e *DecodeError) Error() string {
 	return e.Path + " " + e.Rule
 }
 
-var errOptional = errors.New("must be null or a string that is not empty")
+// path leads from the document to a member of it; nil is the document. It is a chain that grows at its end, and that
+// the compiler can keep on the stack: a document that breaks no rule pays nothing for the paths to its members.
+type path = *step
 
-// path leads from the document to a member of it.
-type path []string
-
-func (p path) member(name string) path { return append(p[:len(p):len(p)], name) }
-func (p path) index(i int) path        { return append(p, "["+strconv.Itoa(i)+"]") }
-
-func (p path) String() string {
-	var b strings.Builder
-	for i, step := range p {
-		if i > 0 && step[0] != '[' {
-			b.WriteByte('.')
-		}
-		b.WriteString(step)
-	}
-	return b.String()
+type step struct {
+	parent  path
+	name    string // of a member; "" for an element
+	element int
 }
 
-func (p path) fault(fault Fault, rule string) *DecodeError {
+func (p *step) member(name string) path { return &step{parent: p, name: name} }
+func (p *step) index(i int) path        { return &step{parent: p, element: i} }
+
+func (p *step) String() string { return string(p.appendTo(nil)) }
+
+// appendTo copies the names. Were it to return one, the compiler would have to keep every path on the heap.
+func (p *step) appendTo(b []byte) []byte {
+	if p == nil {
+		return b
+	}
+	b = p.parent.appendTo(b)
+	if p.name == "" {
+		b = append(b, '[')
+		b = strconv.AppendInt(b, int64(p.element), 10)
+		return append(b, ']')
+	}
+	if len(b) > 0 {
+		b = append(b, '.')
+	}
+	return append(b, p.name...)
+}
+
+func (p *step) fault(fault Fault, rule string) *DecodeError {
 	return &DecodeError{Fault: fault, Path: p.String(), Rule: rule}
 }
 
-func (p path) bad(rule string) *DecodeError { return p.fault(FaultValue, rule) }
+func (p *step) missing() *DecodeError { return p.fault(FaultMissingMember, "must be present") }
 
+func (p *step) bad(rule string) *DecodeError { return p.fault(FaultValue, rule) }
+
+// wantSchema checks a schema version.
 func wantSchema(at path, got, want string) *DecodeError {
 	if got != want {
 		return at.member("schema_version").bad("must be " + strconv.Quote(want))

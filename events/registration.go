@@ -54,7 +54,9 @@ type HookBudget struct {
 }
 
 // Reads reports whether the hook asked to see scope.
-func (r *Registration) Reads(scope ReadScope) bool { return slices.Contains(r.RequestedReadScope, scope) }
+func (r *Registration) Reads(scope ReadScope) bool {
+	return slices.Contains(r.RequestedReadScope, scope)
+}
 
 func (r *Registration) validate(at path) *DecodeError {
 	if err := wantSchema(at, r.SchemaVersion, RegistrationSchema); err != nil {

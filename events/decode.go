@@ -1,0 +1,281 @@
+package events
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	maxDepth   = 32
+	maxInteger = 1<<53 - 1
+)
+
+// decodeInto reads data into v, a pointer to a t, without asking what its values mean.
+//
+// It walks the tokens once and fills v as it goes. A typed decoder of JSON would not do: it takes null for a string and
+// cannot tell that a member is missing, so the document would be walked twice.
+func decodeInto(data []byte, t reflect.Type, v any) error {
+	r := readers.Get().(*reader)
+	defer r.release()
+	r.reset(data)
+	if err := r.value(shapeOf(t), reflect.ValueOf(v).Elem(), nil, 0); err != nil {
+		return err
+	}
+	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return path(nil).fault(FaultSyntax, "must be one JSON value and nothing after it")
+	}
+	return nil
+}
+
+// reader reads one document.
+type reader struct {
+	dec jsontext.Decoder
+	buf bytes.Buffer
+	// text is the document. Strings without escapes are parts of it, so that all of them cost one allocation.
+	text string
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+func (r *reader) reset(data []byte) {
+	r.buf = *bytes.NewBuffer(data)
+	r.text = string(data)
+	// Duplicates are seen by who knows the members: object for a document's, the canonical form for a payload's.
+	r.dec.Reset(&r.buf, jsontext.AllowDuplicateNames(true))
+}
+
+// release keeps the reader for the next document, and nothing of this one.
+func (r *reader) release() {
+	r.reset(nil)
+	readers.Put(r)
+}
+
+// value reads the next value into v, whose shape is s.
+func (r *reader) value(s *shape, v reflect.Value, at path, depth int) *DecodeError {
+	kind := r.dec.PeekKind()
+	if kind == 0 {
+		_, err := r.dec.ReadToken()
+		return syntaxFault(at, err)
+	}
+	if s.kind == shapeAny {
+		return r.any(v, at, depth)
+	}
+	if kind == 'n' {
+		if !s.nullable {
+			return at.fault(FaultWrongType, "must not be null")
+		}
+		_, err := r.dec.ReadToken()
+		v.SetZero()
+		return syntaxFault(at, err)
+	}
+	if kind != s.kind.json() && (s.kind != shapeBoolean || kind != 'f') {
+		return at.fault(FaultWrongType, s.kind.wanted())
+	}
+	if s.pointer {
+		v.Set(reflect.New(s.goType))
+		v = v.Elem()
+	}
+	switch s.kind {
+	case shapeObject:
+		return r.object(s, v, at, depth)
+	case shapeArray:
+		return r.array(s, v, at, depth)
+	default:
+		return r.scalar(s, v, at)
+	}
+}
+
+func (r *reader) scalar(s *shape, v reflect.Value, at path) *DecodeError {
+	raw, err := r.dec.ReadValue()
+	if err != nil {
+		return syntaxFault(at, err)
+	}
+	switch s.kind {
+	case shapeString:
+		text, err := r.unquote(raw)
+		if err != nil {
+			return syntaxFault(at, err)
+		}
+		if text == "" && s.nullable && !s.pointer {
+			return at.bad("must be null or a string that is not empty")
+		}
+		v.SetString(text)
+	case shapeInteger:
+		n, ok := plainInteger(raw)
+		if !ok || v.OverflowInt(n) {
+			return at.fault(FaultNumber, ruleNumber)
+		}
+		v.SetInt(n)
+	case shapeBoolean:
+		v.SetBool(raw[0] == 't')
+	}
+	return nil
+}
+
+func (r *reader) object(s *shape, v reflect.Value, at path, depth int) *DecodeError {
+	if err := r.enter(at, depth); err != nil {
+		return err
+	}
+	var seen memberSet
+	for r.dec.PeekKind() != '}' {
+		raw, err := r.dec.ReadValue()
+		if err != nil {
+			return syntaxFault(at, err)
+		}
+		i, known := s.index[string(raw[1:len(raw)-1])]
+		if !known {
+			name, err := r.unquote(raw)
+			if err != nil {
+				return syntaxFault(at, err)
+			}
+			if i, known = s.index[name]; !known {
+				return at.fault(FaultUnknownMember, "must not have members that the document does not know")
+			}
+		}
+		m := &s.members[i]
+		if !seen.add(i) {
+			return at.member(m.name).fault(FaultDuplicateMember, "must not be there twice")
+		}
+		if err := r.value(m.shape, v.Field(m.field), at.member(m.name), depth+1); err != nil {
+			return err
+		}
+	}
+	if missing := seen.first(len(s.members)); missing >= 0 {
+		return at.member(s.members[missing].name).missing()
+	}
+	_, err := r.dec.ReadToken()
+	return syntaxFault(at, err)
+}
+
+func (r *reader) array(s *shape, v reflect.Value, at path, depth int) *DecodeError {
+	if err := r.enter(at, depth); err != nil {
+		return err
+	}
+	v.Set(reflect.MakeSlice(s.goType, 0, 0))
+	for i := 0; r.dec.PeekKind() != ']'; i++ {
+		if i == v.Cap() {
+			v.Grow(1)
+		}
+		v.SetLen(i + 1)
+		if err := r.value(s.elem, v.Index(i), at.index(i), depth+1); err != nil {
+			return err
+		}
+	}
+	_, err := r.dec.ReadToken()
+	return syntaxFault(at, err)
+}
+
+// enter reads the beginning of an object or array that stands within depth others.
+func (r *reader) enter(at path, depth int) *DecodeError {
+	if depth == maxDepth {
+		return at.fault(FaultTooDeep, ruleDepth)
+	}
+	_, err := r.dec.ReadToken()
+	return syntaxFault(at, err)
+}
+
+// any reads a value of any shape within the limits, and brings it into its canonical form. Its members' names are
+// not repeated in errors: they are the sender's text.
+func (r *reader) any(v reflect.Value, at path, depth int) *DecodeError {
+	raw, err := r.dec.ReadValue()
+	if err != nil {
+		return syntaxFault(at, err)
+	}
+	if err := checkLimits(raw, at, depth); err != nil {
+		return err
+	}
+	value := raw.Clone()
+	if err := value.Canonicalize(); err != nil {
+		return syntaxFault(at, err)
+	}
+	v.SetBytes(value)
+	return nil
+}
+
+// unquote gives the string that raw, the value just read, stands for.
+func (r *reader) unquote(raw jsontext.Value) (string, error) {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		end := int(r.dec.InputOffset()) - 1
+		return r.text[end-len(raw)+2 : end], nil
+	}
+	text, err := jsontext.AppendUnquote(nil, raw)
+	return string(text), err
+}
+
+// checkLimits finds numbers and depths that the contract does not have in raw, which is valid JSON.
+func checkLimits(raw jsontext.Value, at path, depth int) *DecodeError {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; c {
+		case '"':
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return at.fault(FaultTooDeep, ruleDepth)
+			}
+		case '}', ']':
+			depth--
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			end := i
+			for end < len(raw) && strings.IndexByte("+-.eE0123456789", raw[end]) >= 0 {
+				end++
+			}
+			if _, ok := plainInteger(raw[i:end]); !ok {
+				return at.fault(FaultNumber, "must hold no number but "+ruleInteger)
+			}
+			i = end - 1
+		}
+	}
+	return nil
+}
+
+const (
+	ruleInteger = "plain integers within ±(2^53−1)"
+	ruleNumber  = "must be a plain integer within ±(2^53−1)"
+	ruleDepth   = "must not nest deeper than 32 levels"
+)
+
+// syntaxFault says what the tokenizer found; nil where it found nothing.
+func syntaxFault(at path, err error) *DecodeError {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return at.fault(FaultDuplicateMember, "must not have a member twice")
+	case strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "surrogate"):
+		return at.fault(FaultEncoding, "must be valid UTF-8")
+	case strings.Contains(err.Error(), "depth"):
+		return at.fault(FaultTooDeep, ruleDepth)
+	}
+	return at.fault(FaultSyntax, "must be valid JSON")
+}
+
+// plainInteger reads a number token that is an integer as RFC 8785 would write it, within ±(2^53−1).
+func plainInteger(token []byte) (n int64, ok bool) {
+	digits := token
+	if len(digits) > 1 && digits[0] == '-' {
+		digits = digits[1:]
+	}
+	if len(digits) > len("9007199254740991") || digits[0] == '0' && len(token) > 1 {
+		return 0, false
+	}
+	for _, c := range digits {
+		if !isDigit(c) {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if len(digits) < len(token) {
+		return -n, n <= maxInteger
+	}
+	return n, n <= maxInteger
+}
