@@ -1,0 +1,249 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/afterwrite/afterwrite/dispatcher/core"
+	"github.com/afterwrite/afterwrite/dispatcher/lane"
+	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/internal/version"
+	"github.com/afterwrite/afterwrite/streams"
+)
+
+// Dispatcher is one process's dispatcher. Any number of them share the work.
+type Dispatcher struct {
+	options   Options
+	log       *zap.Logger
+	topology  streams.Topology
+	installed *core.Installed
+	observer  *observer
+	health    *health
+	listener  net.Listener
+
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	runners []*runner
+	kick    chan struct{} // asks the watch to look now
+}
+
+// New checks the options and claims the listening address. The error lists everything that is wrong.
+func New(options Options) (*Dispatcher, error) {
+	options = options.WithDefaults()
+	if err := options.Validate(); err != nil {
+		return nil, fmt.Errorf("dispatcher: %w", err)
+	}
+	d := &Dispatcher{
+		options: options,
+		log:     options.Logger,
+		health:  newHealth(),
+		kick:    make(chan struct{}, 1),
+	}
+	for id := range options.Registry.Hooks {
+		options.Streams.Hooks = append(options.Streams.Hooks, id)
+	}
+	slices.Sort(options.Streams.Hooks)
+	d.topology = streams.Default(options.Streams).Only(streams.Receipts, streams.Journal, streams.Retries, streams.Intents)
+	for i := range d.topology.Streams {
+		if d.topology.Streams[i].Config.Name == streams.Intents {
+			d.topology.Streams[i].Consumers = nil // the executors' own
+		}
+	}
+	d.installed = &core.Installed{
+		Hooks:           options.Registry.Hooks,
+		Profiles:        options.Registry.Profiles,
+		MaxReceiptAge:   options.MaxReceiptAge,
+		SkewAllowance:   options.SkewAllowance,
+		DuplicateWindow: options.Streams.DuplicateWindow,
+		JournalAge:      options.Streams.JournalAge,
+	}
+	d.observer = newObserver(options.Logger, options.Metrics)
+	if options.Listen != "" {
+		listener, err := net.Listen("tcp", options.Listen) //nolint:noctx // it neither dials nor waits
+		if err != nil {
+			return nil, fmt.Errorf("dispatcher: %w", err)
+		}
+		d.listener = listener
+	}
+	return d, nil
+}
+
+// Addr is where health and metrics are served, nil without [Options.Listen].
+func (d *Dispatcher) Addr() net.Addr {
+	if d.listener == nil {
+		return nil
+	}
+	return d.listener.Addr()
+}
+
+// Ready is closed once the dispatcher takes receipts for the first time.
+func (d *Dispatcher) Ready() <-chan struct{} { return d.health.once }
+
+// Run dispatches until ctx is done, then stops in order: it takes nothing more, finishes what is under way or hands
+// it back, and closes. The error says why it could not go on; nil after a stop.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	group, inner := errgroup.WithContext(ctx)
+	server := d.serveHealth(group)
+	group.Go(func() error {
+		defer func() { _ = server.Close() }()
+		return d.dispatch(inner)
+	})
+	if err := group.Wait(); err != nil && !errors.Is(err, http.ErrServerClosed) && ctx.Err() == nil {
+		return fmt.Errorf("dispatcher: %w", err)
+	}
+	return nil
+}
+
+func (d *Dispatcher) dispatch(ctx context.Context) error {
+	if err := d.connect(); err != nil {
+		return err
+	}
+	defer d.nc.Close()
+	if err := d.awaitTopology(ctx); err != nil {
+		return err
+	}
+	retired, err := d.retiredHooks(ctx)
+	if err != nil {
+		return err
+	}
+	if err := d.recordRefusals(ctx); err != nil {
+		return err
+	}
+	if err := d.startLanes(retired); err != nil {
+		return err
+	}
+	service, err := d.serveRedrive(ctx)
+	if err != nil {
+		return err
+	}
+	stop := make(chan struct{})
+	var lanes sync.WaitGroup
+	for _, r := range d.runners {
+		lanes.Go(func() { r.run(stop, d.options.StopGrace) })
+	}
+	d.health.clear(notStarted)
+	d.log.Info("dispatching", zap.Int("lanes", len(d.runners)), zap.Int("hooks", len(d.installed.Hooks)))
+	err = d.watch(ctx)
+
+	d.health.set(notStarted, "stopping")
+	_ = service.Stop() // the connection is closed below, whatever it says
+	close(stop)
+	lanes.Wait()
+	if flushErr := d.nc.FlushTimeout(flushWait); err == nil && flushErr != nil && ctx.Err() == nil {
+		err = fmt.Errorf("flush: %w", flushErr)
+	}
+	d.log.Info("stopped")
+	return err
+}
+
+const flushWait = 5 * time.Second
+
+func (d *Dispatcher) connect() error {
+	options := d.options.NATS
+	options.Logger = d.log
+	options.InboxPrefix = streams.DispatcherInbox()
+	options.Reconnected = func() {
+		for _, r := range d.runners {
+			r.controls <- func(now time.Time, l *lane.Lane) { l.Reconnected(now) }
+		}
+		d.look()
+	}
+	nc, err := natsconn.Connect(options)
+	if err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return fmt.Errorf("open JetStream: %w", err)
+	}
+	d.nc, d.js = nc, js
+	return nil
+}
+
+func (d *Dispatcher) startLanes(retired []events.HookID) error {
+	limits := make(map[events.HookID]lane.HookLimits, len(d.options.Registry.Limits))
+	for id, l := range d.options.Registry.Limits {
+		limits[id] = lane.HookLimits{
+			Places:    max(1, l.MaxInFlight/d.options.Lanes),
+			TripAfter: d.options.TripAfter,
+			OpenFor:   d.options.OpenFor,
+		}
+	}
+	for range d.options.Lanes {
+		r, err := newRunner(d.nc, d.log, streams.DispatcherInbox(), lane.Options{
+			Installed: d.installed,
+			Hooks:     limits,
+			Retired:   retired,
+			Receipts:  d.options.ReceiptsInFlight,
+			AckWait:   d.options.Streams.AckWait,
+		}, d.observer)
+		if err != nil {
+			return err
+		}
+		d.runners = append(d.runners, r)
+	}
+	return nil
+}
+
+// recordRefusals records the registrations that were not taken. One that is recorded already stays as it is.
+func (d *Dispatcher) recordRefusals(ctx context.Context) error {
+	for _, refusal := range d.options.Registry.Refusals(events.NewTimestamp(time.Now())) {
+		save := &core.Save{Refusal: refusal}
+		subject, envelope := appendTarget(save)
+		m := &nats.Msg{Subject: subject, Header: envelope.Header(), Data: events.Canonical(refusal)}
+		_, err := d.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(0))
+		if err != nil && !isWrongLastSequence(err) {
+			return fmt.Errorf("record a refused registration: %w", err)
+		}
+		d.log.Warn("registration rejected", zap.String("hook", string(refusal.HookID)), zap.String("reason", string(refusal.Reason)))
+	}
+	return nil
+}
+
+func isWrongLastSequence(err error) bool {
+	api := (*jetstream.APIError)(nil)
+	return errors.As(err, &api) &&
+		(api.ErrorCode == codeWrongLastSequence || api.ErrorCode == codeWrongLastSequenceConstant)
+}
+
+// serveRedrive answers operators' requests. Every dispatcher does, and the broker gives each request to one.
+func (d *Dispatcher) serveRedrive(ctx context.Context) (micro.Service, error) {
+	service, err := micro.AddService(d.nc, micro.Config{
+		Name:        "afterwrite-dispatcher",
+		Version:     version.Semantic(),
+		Description: "Redrives failed dispatches.",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("serve redrive: %w", err)
+	}
+	next := 0
+	handler := micro.HandlerFunc(func(request micro.Request) {
+		redrive, err := parseRedrive(request.Data(), request.Reply())
+		if err != nil {
+			_ = request.Error("400", err.Error(), nil) // the caller is gone, or will ask again
+			return
+		}
+		next++
+		d.runners[next%len(d.runners)].tell(ctx.Done(), func(now time.Time, l *lane.Lane) { l.Redrive(now, redrive) })
+	})
+	err = service.AddEndpoint("redrive", handler,
+		micro.WithEndpointSubject(streams.ServiceSubject(streams.RedriveService)), micro.WithEndpointQueueGroup("dispatcher"))
+	if err != nil {
+		return nil, fmt.Errorf("serve redrive: %w", err)
+	}
+	return service, nil
+}

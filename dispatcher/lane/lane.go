@@ -1,0 +1,462 @@
+package lane
+
+import (
+	"cmp"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/afterwrite/afterwrite/dispatcher/core"
+	"github.com/afterwrite/afterwrite/events"
+)
+
+// Options of a lane.
+type Options struct {
+	Installed *core.Installed
+	// Hooks holds the limits of the installed hooks; a hook that is missing has the defaults.
+	Hooks map[events.HookID]HookLimits
+	// Retired are hooks that are no longer installed but whose wake-ups still wait to be closed.
+	Retired []events.HookID
+	// Receipts is the most receipts under way at once.
+	Receipts int
+	// AckWait is how long the broker waits for an acknowledgement or a sign of progress.
+	AckWait time.Duration
+	// PullExpiry is how long the broker keeps a pull that it cannot fill.
+	PullExpiry time.Duration
+	// AnswerWait is how long a load or a write may go unanswered before it is repeated.
+	AnswerWait time.Duration
+}
+
+// WithDefaults fills what is zero: 1024 receipts, an ack wait of 30 s, pulls of 5 s, answers within 5 s.
+func (o Options) WithDefaults() Options {
+	o.Receipts = cmp.Or(o.Receipts, 1024)
+	o.AckWait = cmp.Or(o.AckWait, 30*time.Second)
+	o.PullExpiry = cmp.Or(o.PullExpiry, 5*time.Second)
+	o.AnswerWait = cmp.Or(o.AnswerWait, 5*time.Second)
+	return o
+}
+
+// Lane is one loop's worth of dispatches. It is not safe for concurrent use: one goroutine feeds it.
+type Lane struct {
+	options  Options
+	effects  Effects
+	observer Observer
+
+	hooks   map[events.HookID]*hook
+	ordered []*hook
+	sources []*source
+	bySrc   map[Source]*source
+
+	ops    map[Op]*op
+	lastOp Op
+	alarms alarms
+	works  map[*work]struct{}
+	taken  int // receipts under way
+	late   []*op
+	panics map[uint64]int
+
+	stopping bool
+}
+
+// source is a consumer that the lane pulls from, one pull at a time.
+type source struct {
+	Source
+	hook      *hook // nil for the receipts and for retired hooks
+	requested int   // messages asked for and not yet come
+	pull      *op
+	rest      time.Time // not to be asked before, after it refused
+}
+
+// work is a message or a request until it is answered.
+type work struct {
+	delivery *Delivery // nil for a request and for a late reply
+	request  *Request
+	begun    time.Time
+	open     int // dispatches not yet settled
+	handBack time.Duration
+	progress *op
+	plan     []dispatch
+	trace    Trace
+}
+
+// New makes a lane. It emits nothing before its first input.
+func New(options Options, effects Effects, observer Observer) *Lane {
+	l := &Lane{
+		options:  options.WithDefaults(),
+		effects:  effects,
+		observer: observer,
+		hooks:    map[events.HookID]*hook{},
+		bySrc:    map[Source]*source{},
+		ops:      map[Op]*op{},
+		works:    map[*work]struct{}{},
+		panics:   map[uint64]int{},
+	}
+	l.addSource(Receipts, nil)
+	for _, id := range slices.Sorted(maps.Keys(options.Installed.Hooks)) {
+		h := newHook(id, options.Hooks[id], observer)
+		l.hooks[id] = h
+		l.ordered = append(l.ordered, h)
+		l.addSource(Source{Hook: id}, h)
+	}
+	for _, id := range options.Retired {
+		l.addSource(Source{Hook: id}, nil)
+	}
+	return l
+}
+
+func (l *Lane) addSource(name Source, h *hook) {
+	s := &source{Source: name, hook: h}
+	l.sources = append(l.sources, s)
+	l.bySrc[name] = s
+}
+
+// Pull asks every source for what can be started now. The host calls it when it has no other input at hand.
+func (l *Lane) Pull(now time.Time) {
+	if l.stopping {
+		return
+	}
+	for _, s := range l.sources {
+		if s.requested > 0 || now.Before(s.rest) {
+			continue
+		}
+		if room := l.room(s, now); room > 0 {
+			s.requested = room
+			s.pull = l.await(&op{kind: opPull, source: s}, now.Add(l.options.PullExpiry+l.options.AnswerWait))
+			l.effects.Pull(s.pull.id, s.Source, room)
+		}
+	}
+}
+
+func (l *Lane) room(s *source, now time.Time) int {
+	switch {
+	case s.Source == Receipts:
+		return receiptRoom(l.ordered, l.options.Receipts-l.taken, now)
+	case s.hook == nil:
+		return maxWakeBatch
+	}
+	return s.hook.wakeRoom()
+}
+
+// Deliver takes a message.
+func (l *Lane) Deliver(now time.Time, d *Delivery) {
+	if s := l.bySrc[d.Source]; s != nil && s.requested > 0 {
+		if s.requested--; s.requested == 0 {
+			l.over(s.pull)
+		}
+	}
+	if d.Waited >= l.options.AckWait {
+		return // the broker has given it to somebody else by now
+	}
+	if l.stopping {
+		l.effects.HandBack(d, handBackDelay(1))
+		return
+	}
+	w := &work{delivery: d, begun: now, trace: d.Event.Trace}
+	l.works[w] = struct{}{}
+	w.progress = l.await(&op{kind: opProgress, work: w}, now.Add(l.options.AckWait/2))
+	defer l.recovered(now, w)
+	if d.Source == Receipts {
+		l.taken++
+		l.admit(now, w)
+		return
+	}
+	w.open = 1
+	w.plan = []dispatch{{work: w, stage: stageWake, key: d.Key, exact: true}}
+	l.advance(now, &w.plan[0])
+}
+
+// refusedRest is how long a source that refused a pull is left alone.
+const refusedRest = 500 * time.Millisecond
+
+// PullEnded says that a pull will bring nothing more; refused, that the source could not take it.
+func (l *Lane) PullEnded(now time.Time, id Op, refused bool) {
+	o := l.ops[id]
+	if o == nil || o.kind != opPull {
+		return
+	}
+	o.source.requested = 0
+	if refused {
+		o.source.rest = now.Add(refusedRest)
+	}
+	l.over(o)
+}
+
+// Awaits is what kind of answer an op awaits.
+type Awaits int
+
+const (
+	// AwaitsNothing: the op is over.
+	AwaitsNothing Awaits = iota
+	// AwaitsPull: [Lane.PullEnded].
+	AwaitsPull
+	// AwaitsLoad: [Lane.Loaded].
+	AwaitsLoad
+	// AwaitsWrite: [Lane.Written].
+	AwaitsWrite
+	// AwaitsReply: [Lane.Replied].
+	AwaitsReply
+)
+
+// Awaited is for adapters whose answers do not say what they answer.
+func (l *Lane) Awaited(id Op) Awaits {
+	o := l.ops[id]
+	if o == nil {
+		return AwaitsNothing
+	}
+	switch o.kind {
+	case opPull:
+		return AwaitsPull
+	case opLoad:
+		return AwaitsLoad
+	case opAppend, opPublish, opSchedule:
+		return AwaitsWrite
+	case opCall, opLate:
+		return AwaitsReply
+	case opPause, opProgress:
+	}
+	return AwaitsNothing
+}
+
+// Reconnected says that the broker has forgotten every pull. Writes and loads that went unanswered are repeated in
+// their time.
+func (l *Lane) Reconnected(time.Time) {
+	for _, s := range l.sources {
+		if s.requested > 0 {
+			s.requested = 0
+			l.over(s.pull)
+		}
+	}
+}
+
+// Replied takes the end of a call.
+func (l *Lane) Replied(now time.Time, id Op, reply core.Reply) {
+	o := l.ops[id]
+	if o == nil {
+		return
+	}
+	switch o.kind {
+	case opCall:
+		defer l.recovered(now, o.dispatch.work)
+		l.replied(now, o, reply)
+	case opLate:
+		l.forgetLate(o)
+		if reply.Kind == core.ReplyResult {
+			l.decideLate(now, o.dispatch, reply)
+		}
+	case opLoad, opAppend, opPublish, opSchedule, opPause, opProgress, opPull:
+	}
+}
+
+// Loaded takes the answer to a load.
+func (l *Lane) Loaded(now time.Time, id Op, loaded Loaded) {
+	o := l.ops[id]
+	if o == nil || o.kind != opLoad {
+		return
+	}
+	l.over(o)
+	defer l.recovered(now, o.dispatch.work)
+	l.loaded(now, o.dispatch, loaded)
+}
+
+// Written takes the answer to an append, a publish or a schedule.
+func (l *Lane) Written(now time.Time, id Op, written Written) {
+	o := l.ops[id]
+	if o == nil {
+		return
+	}
+	switch o.kind {
+	case opAppend, opPublish, opSchedule:
+		defer l.recovered(now, o.dispatch.work)
+		l.written(now, o, written)
+	case opCall, opLate, opLoad, opPause, opProgress, opPull:
+	}
+}
+
+// Redrive takes an operator's request.
+func (l *Lane) Redrive(now time.Time, request *Request) {
+	w := &work{request: request, begun: now, open: 1}
+	l.works[w] = struct{}{}
+	w.plan = []dispatch{{work: w, stage: stagePrepare, key: request.Key, exact: true}}
+	defer l.recovered(now, w)
+	l.advance(now, &w.plan[0])
+}
+
+// SetBacklogFull tells whether a hook's backlog is at its ceiling.
+func (l *Lane) SetBacklogFull(id events.HookID, full bool) {
+	if h := l.hooks[id]; h != nil {
+		h.backlogFull = full
+	}
+}
+
+// Tick lets everything happen whose time has come.
+func (l *Lane) Tick(now time.Time) {
+	for len(l.alarms) > 0 && !l.alarms[0].deadline.After(now) {
+		l.expired(now, l.alarms[0])
+	}
+}
+
+// NextTick is when the lane next wants [Lane.Tick].
+func (l *Lane) NextTick() (at time.Time, ok bool) {
+	if len(l.alarms) == 0 {
+		return time.Time{}, false
+	}
+	return l.alarms[0].deadline, true
+}
+
+// Stop begins the end: nothing more is started, what is under way goes on. See [Lane.Idle].
+func (l *Lane) Stop() { l.stopping = true }
+
+// Idle reports whether nothing is under way.
+func (l *Lane) Idle() bool { return len(l.works) == 0 }
+
+// Abandon hands back whatever is still under way. The journal and a redelivery finish it.
+func (l *Lane) Abandon(now time.Time) {
+	for w := range l.works {
+		l.drop(w)
+		if w.request != nil {
+			l.effects.Answer(w.request, Answer{Err: errStopped})
+		}
+		l.settleWork(now, w, handBackDelay(1))
+	}
+}
+
+// Load is how much the lane has under way: receipts, and attempts by hook.
+func (l *Lane) Load() (receipts int, places map[events.HookID]int) {
+	places = make(map[events.HookID]int, len(l.ordered))
+	for _, h := range l.ordered {
+		places[h.id] = h.taken
+	}
+	return l.taken, places
+}
+
+func (l *Lane) admit(now time.Time, w *work) {
+	d := w.delivery
+	command := core.AdmitReceipt{
+		SubjectKind: d.Event.SubjectKind,
+		BadEnvelope: d.Event.BadEnvelope,
+		Data:        d.Event.Data,
+		MessageID:   d.Event.MessageID,
+		Deliveries:  d.Deliveries,
+		StreamTime:  d.StreamTime,
+		Now:         now,
+	}
+	result, err := core.Commit(command, core.State{Installed: l.options.Installed}, core.System)
+	if err != nil {
+		panic(err) // the system may admit, and nothing needs loading
+	}
+	l.observer.Decided(now, d, nil, result, w.trace)
+	switch result.Outcome {
+	case core.OutcomeIgnored:
+		l.settleWork(now, w, 0)
+	case core.OutcomeRefused:
+		l.refuse(now, w, result)
+	default:
+		w.open = len(result.Plan)
+		w.plan = make([]dispatch, len(result.Plan))
+		for i := range result.Plan {
+			planned := &result.Plan[i]
+			w.plan[i] = dispatch{work: w, stage: stageBegin, key: planned.Key, planned: planned, fresh: result.Fresh}
+		}
+		// Inputs go out in plan order. A dispatch that settles at once may not settle the work under the loop.
+		w.open++
+		for i := range w.plan {
+			l.advance(now, &w.plan[i])
+		}
+		l.settled(now, w)
+	}
+}
+
+func (l *Lane) refuse(now time.Time, w *work, result *core.Result) {
+	w.open = 1
+	w.plan = []dispatch{{work: w, stage: stageRefuse}}
+	l.save(now, &w.plan[0], result)
+}
+
+// settled is called when one of the work's dispatches is over.
+func (l *Lane) settled(now time.Time, w *work) {
+	if w.open--; w.open == 0 {
+		l.settleWork(now, w, w.handBack)
+	}
+}
+
+// settleWork acknowledges the work's message, or hands it back if handBack says after how long.
+func (l *Lane) settleWork(now time.Time, w *work, handBack time.Duration) {
+	delete(l.works, w)
+	if w.progress != nil {
+		l.over(w.progress)
+	}
+	d := w.delivery
+	if d == nil {
+		return
+	}
+	if d.Source == Receipts {
+		l.taken--
+	}
+	if handBack > 0 {
+		l.effects.HandBack(d, handBack)
+	} else {
+		delete(l.panics, d.Sequence)
+		l.effects.Acknowledge(d)
+	}
+	l.observer.Settled(d.Source, now.Sub(w.begun), handBack > 0)
+}
+
+// maxPanics is how often handling a receipt may panic before it is refused.
+const maxPanics = 3
+
+// recovered ends a panic that came from handling w: a fault of ours in the handling of one message must not take
+// the others down. The message is handed back, and in the end refused.
+func (l *Lane) recovered(now time.Time, w *work) {
+	value := recover()
+	if value == nil {
+		return
+	}
+	var source Source
+	var sequence uint64
+	if w.delivery != nil {
+		source, sequence = w.delivery.Source, w.delivery.Sequence
+	}
+	l.observer.Panicked(source, sequence, value, debug.Stack())
+	if _, open := l.works[w]; !open {
+		return
+	}
+	l.drop(w)
+	switch {
+	case w.request != nil:
+		l.effects.Answer(w.request, Answer{Err: errPanicked})
+		l.settleWork(now, w, 0)
+	case w.delivery == nil:
+		l.settleWork(now, w, 0)
+	case source != Receipts:
+		l.settleWork(now, w, handBackDelay(w.delivery.Deliveries))
+	default:
+		if l.panics[sequence]++; l.panics[sequence] < maxPanics {
+			l.settleWork(now, w, handBackDelay(w.delivery.Deliveries))
+			return
+		}
+		command := core.RefusePoisoned{Data: w.delivery.Event.Data, Now: now}
+		result, err := core.Commit(command, core.State{Installed: l.options.Installed}, core.System)
+		if err != nil {
+			panic(err) // the system may refuse, and nothing needs loading
+		}
+		l.observer.Decided(now, w.delivery, nil, result, w.trace)
+		l.refuse(now, w, result)
+	}
+}
+
+// drop forgets everything that is under way for w, but its sign of progress.
+func (l *Lane) drop(w *work) {
+	for _, o := range l.ops {
+		if o.dispatch != nil && o.dispatch.work == w {
+			if o.kind == opCall {
+				l.effects.Forget(o.id)
+			}
+			l.over(o)
+		}
+	}
+	for i := range w.plan {
+		w.plan[i].place.release(errNotAttempted)
+		w.plan[i].place = nil
+	}
+}

@@ -1,0 +1,107 @@
+package dispatcher
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/afterwrite/afterwrite/dispatcher/registry"
+	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/streams"
+)
+
+// Options of a dispatcher. What is zero has the default named at the field.
+type Options struct {
+	// NATS says where the broker is.
+	NATS natsconn.Options
+	// Streams are the settings the streams were applied with. The hooks in them are taken from Registry.
+	Streams streams.Settings
+	// Registry is what is installed.
+	Registry *registry.Installed
+	// MaxReceiptAge is how old a receipt may be: by default the journal's age less a tenth.
+	MaxReceiptAge time.Duration
+	// AnyReceiptAge accepts receipts of any age, for importing history. The journal then only knows its own age back.
+	AnyReceiptAge bool
+	// SkewAllowance is how far the clocks of orchestrators, broker and dispatcher may differ. Default 5 s.
+	SkewAllowance time.Duration
+	// Lanes run side by side. Default: one a core.
+	Lanes int
+	// ReceiptsInFlight bounds the receipts under way in one lane. Default 1024.
+	ReceiptsInFlight int
+	// TripAfter is how many failures in a row suspend a hook in a lane. Default 10.
+	TripAfter int
+	// OpenFor is how long a hook stays suspended before it is probed. Default 5 s.
+	OpenFor time.Duration
+	// StopGrace is how long a stop waits for what is under way. Default 25 s.
+	StopGrace time.Duration
+	// Listen is the address for health and metrics, empty for none.
+	Listen string
+	// Logger gets one line per decision. Default: none.
+	Logger *zap.Logger
+	// Metrics is where the metrics are registered. Default: a registry of its own.
+	Metrics *prometheus.Registry
+}
+
+const (
+	defaultSkew  = 5 * time.Second
+	defaultGrace = 25 * time.Second
+	oneTenth     = 10
+)
+
+// WithDefaults returns a copy with what is zero filled in.
+func (o Options) WithDefaults() Options {
+	o.Streams = o.Streams.WithDefaults()
+	if o.MaxReceiptAge == 0 && !o.AnyReceiptAge {
+		o.MaxReceiptAge = o.Streams.JournalAge - o.Streams.JournalAge/oneTenth
+	}
+	o.SkewAllowance = cmp.Or(o.SkewAllowance, defaultSkew)
+	o.Lanes = cmp.Or(o.Lanes, runtime.GOMAXPROCS(0))
+	o.StopGrace = cmp.Or(o.StopGrace, defaultGrace)
+	o.NATS.Name = cmp.Or(o.NATS.Name, "afterwrite dispatcher")
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
+	}
+	if o.Registry != nil {
+		o.Streams.RetryHorizon = o.Registry.RetryHorizon()
+	}
+	return o
+}
+
+// Validate lists everything that is wrong, by field.
+func (o Options) Validate() error {
+	problems := []error{o.NATS.Validate()}
+	bad := func(field, rule string) { problems = append(problems, fmt.Errorf("%s %s", field, rule)) }
+	if o.Registry == nil {
+		bad("Registry", "must be given")
+	}
+	if err := o.Streams.Validate(); err != nil {
+		problems = append(problems, err)
+	}
+	if o.Lanes < 1 {
+		bad("Lanes", "must be at least 1")
+	}
+	if o.MaxReceiptAge < 0 {
+		bad("MaxReceiptAge", "must not be negative")
+	}
+	if o.MaxReceiptAge > o.Streams.JournalAge {
+		bad("MaxReceiptAge", "must not be above the journal's age: a receipt that the journal has forgotten would run again")
+	}
+	if o.SkewAllowance < 0 {
+		bad("SkewAllowance", "must not be negative")
+	}
+	if o.ReceiptsInFlight < 0 {
+		bad("ReceiptsInFlight", "must not be negative")
+	}
+	if o.TripAfter < 0 {
+		bad("TripAfter", "must not be negative")
+	}
+	return errors.Join(problems...)
+}

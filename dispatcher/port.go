@@ -1,0 +1,195 @@
+package dispatcher
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/afterwrite/afterwrite/dispatcher/core"
+	"github.com/afterwrite/afterwrite/dispatcher/lane"
+	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/streams"
+)
+
+// source is the CloudEvents source of everything the dispatcher writes.
+const source = "afterwrite/dispatcher"
+
+// port turns the effects of one lane into plain publishes whose replies all come to the lane's one subscription.
+//
+// A reply's subject is <prefix>.<lane>.<token>.<op>. For calls the token is 128 random bits a call: a provider sees
+// the subject it answers to and no other, so it cannot answer for its neighbour. For everything else the token is the
+// lane's own secret, which no provider ever sees.
+type port struct {
+	nc     *nats.Conn
+	log    *zap.Logger
+	inbox  string // <prefix>.<lane>.
+	secret string
+	tokens map[lane.Op]string
+	random [512]byte
+	unused int
+	expiry []byte // the body of a pull, up to its batch
+}
+
+var _ lane.Effects = (*port)(nil)
+
+const tokenBytes = 16
+
+func newPort(nc *nats.Conn, log *zap.Logger, prefix string, pullExpiry time.Duration) *port {
+	p := &port{nc: nc, log: log, tokens: map[lane.Op]string{}}
+	p.inbox = prefix + "." + p.token() + "."
+	p.secret = p.token()
+	p.expiry = append(strconv.AppendInt([]byte(`{"expires":`), pullExpiry.Nanoseconds(), 10), `,"batch":`...)
+	return p
+}
+
+// replies is what the lane subscribes to.
+func (p *port) replies() string { return p.inbox + "*.*" }
+
+// token is 128 random bits.
+func (p *port) token() string {
+	if p.unused < tokenBytes {
+		_, _ = rand.Read(p.random[:]) // never fails: it ends the process instead
+		p.unused = len(p.random)
+	}
+	p.unused -= tokenBytes
+	return hex.EncodeToString(p.random[p.unused : p.unused+tokenBytes])
+}
+
+func (p *port) reply(op lane.Op) string { return p.replyFor(p.secret, op) }
+
+func (p *port) replyFor(token string, op lane.Op) string {
+	return p.inbox + token + "." + strconv.FormatUint(uint64(op), 36)
+}
+
+// answered finds the op that a message on the lane's subscription answers. Calls are told from the rest, and a token
+// that is not the call's own is nobody's.
+func (p *port) answered(subject string) (op lane.Op, call, ok bool) {
+	rest, ok := strings.CutPrefix(subject, p.inbox)
+	if !ok {
+		return 0, false, false
+	}
+	token, number, _ := strings.Cut(rest, ".")
+	n, err := strconv.ParseUint(number, 36, 64)
+	if err != nil {
+		return 0, false, false
+	}
+	op = lane.Op(n)
+	if token == p.secret {
+		return op, false, true
+	}
+	return op, true, p.tokens[op] == token
+}
+
+// Pull implements lane.Effects.
+func (p *port) Pull(op lane.Op, from lane.Source, batch int) {
+	subject := streams.MsgNextSubject(streams.Receipts, streams.DispatcherConsumer)
+	if from != lane.Receipts {
+		subject = streams.MsgNextSubject(streams.Retries, streams.RetryConsumer(from.Hook))
+	}
+	body := append(strconv.AppendInt(p.expiry[:len(p.expiry):len(p.expiry)], int64(batch), 10), '}')
+	p.publish(subject, p.reply(op), nil, body)
+}
+
+// Call implements lane.Effects.
+func (p *port) Call(op lane.Op, call *core.Call, trace lane.Trace) {
+	token := p.token()
+	p.tokens[op] = token
+	d := call.Dispatch
+	envelope := events.NewEnvelope(d.Key.Dispatch, source, events.HookInputSchema, "")
+	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
+	header := envelope.Header()
+	header[events.HeaderTimeout] = []string{strconv.FormatInt(call.Timeout.Milliseconds(), 10)}
+	p.publish(streams.CallSubject(d.Key.Hook), p.replyFor(token, op), header, d.InputData)
+}
+
+// Forget implements lane.Effects.
+func (p *port) Forget(op lane.Op) { delete(p.tokens, op) }
+
+// Load implements lane.Effects.
+func (p *port) Load(op lane.Op, key core.Key, exact bool) {
+	subject := streams.JournalSubject(key.Dispatch, key.Hook)
+	if exact {
+		p.publish(streams.MsgGetSubject(streams.Journal), p.reply(op), nil, []byte(`{"last_by_subj":"`+subject+`"}`))
+		return
+	}
+	p.publish(streams.DirectGetLastSubject(streams.Journal, subject), p.reply(op), nil, nil)
+}
+
+// Append implements lane.Effects.
+func (p *port) Append(op lane.Op, save *core.Save, data []byte, trace lane.Trace) {
+	subject, envelope := appendTarget(save)
+	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
+	header := envelope.Header()
+	header[streams.HeaderExpectedSequence] = []string{strconv.FormatUint(save.Expect, 10)}
+	p.publish(subject, p.reply(op), header, data)
+}
+
+// appendTarget is the subject and the envelope of what is saved.
+func appendTarget(save *core.Save) (string, events.Envelope) {
+	switch {
+	case save.Record != nil:
+		r := save.Record
+		id := r.DispatchID + "." + strconv.Itoa(r.RecordNumber)
+		return streams.JournalSubject(r.DispatchID, r.HookID),
+			events.NewEnvelope(id, source, events.DispatchReceiptSchema, r.RecordedAt)
+	case save.Refusal != nil:
+		r := save.Refusal
+		return streams.RefusalSubject(r.Digest), events.NewEnvelope(r.Digest, source, events.RefusalSchema, r.RecordedAt)
+	}
+	c := save.Conflict
+	id := c.DispatchID + "." + c.LoserDigest
+	return streams.ConflictSubject(c.DispatchID, c.LoserDigest, c.HookID),
+		events.NewEnvelope(id, source, events.ConflictSchema, c.RecordedAt)
+}
+
+// Publish implements lane.Effects.
+func (p *port) Publish(op lane.Op, intent *events.Intent, acceptedAt events.Timestamp, trace lane.Trace) {
+	envelope := events.NewEnvelope(intent.IntentID, source, events.IntentSchema, acceptedAt)
+	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
+	header := envelope.Header()
+	header[streams.HeaderExpectedSequence] = []string{"0"}
+	p.publish(streams.IntentSubject(intent.IntentID, intent.IntentKind), p.reply(op), header, events.Canonical(intent))
+}
+
+// Schedule implements lane.Effects.
+func (p *port) Schedule(op lane.Op, s core.Schedule) {
+	header := streams.FirstScheduleHeader(s.Key.Dispatch, s.Key.Hook, s.At)
+	if s.Replace {
+		header = streams.ScheduleHeader(s.Key.Dispatch, s.Key.Hook, s.At)
+	}
+	p.publish(streams.RetryAtSubject(s.Key.Dispatch, s.Key.Hook), p.reply(op), header, nil)
+}
+
+var (
+	ackBody      = []byte("+ACK")
+	progressBody = []byte("+WPI")
+)
+
+// Acknowledge implements lane.Effects.
+func (p *port) Acknowledge(d *lane.Delivery) { p.publish(d.Reply, "", nil, ackBody) }
+
+// Progress implements lane.Effects.
+func (p *port) Progress(d *lane.Delivery) { p.publish(d.Reply, "", nil, progressBody) }
+
+// HandBack implements lane.Effects.
+func (p *port) HandBack(d *lane.Delivery, delay time.Duration) {
+	p.publish(d.Reply, "", nil, append(strconv.AppendInt([]byte(`-NAK {"delay":`), delay.Nanoseconds(), 10), '}'))
+}
+
+// Answer implements lane.Effects.
+func (p *port) Answer(request *lane.Request, answer lane.Answer) {
+	p.publish(request.Reply, "", answerHeader(answer), answerBody(answer))
+}
+
+// publish sends a message. What cannot be sent now (the connection is down and its buffer full) is not answered
+// either, and the lane's deadlines repeat it.
+func (p *port) publish(subject, reply string, header events.Header, data []byte) {
+	if err := p.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}); err != nil {
+		p.log.Warn("publish failed", zap.String("subject", subject), zap.Error(err))
+	}
+}

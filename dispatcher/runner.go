@@ -1,0 +1,123 @@
+package dispatcher
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+
+	"github.com/afterwrite/afterwrite/dispatcher/lane"
+)
+
+const (
+	// inboxSize holds every reply that can be outstanding and everything that was pulled: a full one drops.
+	inboxSize = 1 << 16
+	// burst is how many messages are taken before the lane looks at its deadlines and pulls again.
+	burst = 256
+	// idle is how long a lane sleeps at most. What waits for a breaker or a slow hook is looked at this often.
+	idle = 100 * time.Millisecond
+)
+
+// runner drives one lane: it turns what its one subscription brings into inputs, in one goroutine.
+type runner struct {
+	lane     *lane.Lane
+	port     *port
+	nc       *nats.Conn
+	log      *zap.Logger
+	sub      *nats.Subscription
+	messages chan *nats.Msg
+	// controls carries what other goroutines want the lane to be told.
+	controls chan func(now time.Time, l *lane.Lane)
+	// empty is when the inbox was last seen empty: what is in it came later.
+	empty time.Time
+}
+
+func newRunner(nc *nats.Conn, log *zap.Logger, prefix string, options lane.Options, observer lane.Observer) (*runner, error) {
+	options = options.WithDefaults()
+	p := newPort(nc, log, prefix, options.PullExpiry)
+	r := &runner{
+		lane:     lane.New(options, p, observer),
+		port:     p,
+		nc:       nc,
+		log:      log,
+		messages: make(chan *nats.Msg, inboxSize),
+		controls: make(chan func(time.Time, *lane.Lane), burst),
+	}
+	sub, err := nc.ChanSubscribe(p.replies(), r.messages)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to the lane's replies: %w", err)
+	}
+	r.sub = sub
+	return r, nil
+}
+
+// tell has f called by the lane's goroutine. It gives up when done is closed.
+func (r *runner) tell(done <-chan struct{}, f func(now time.Time, l *lane.Lane)) {
+	select {
+	case r.controls <- f:
+	case <-done:
+	}
+}
+
+// run drives the lane until stop is closed and what is under way is done, or handed back after grace.
+func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
+	defer func() { _ = r.sub.Unsubscribe() }() // the connection may be closed already
+	var abandon <-chan time.Time
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		r.lane.Tick(now)
+		r.lane.Pull(now)
+		if abandon != nil && r.lane.Idle() {
+			return
+		}
+		timer.Reset(r.sleep(now))
+		if len(r.messages) == 0 {
+			r.empty = now
+		}
+		select {
+		case m := <-r.messages:
+			r.take(m)
+		case f := <-r.controls:
+			f(time.Now(), r.lane)
+		case <-timer.C:
+		case <-stop:
+			stop = nil
+			r.lane.Stop()
+			abandon = time.After(grace)
+		case <-abandon:
+			r.lane.Abandon(time.Now())
+			return
+		}
+	}
+}
+
+func (r *runner) sleep(now time.Time) time.Duration {
+	if at, ok := r.lane.NextTick(); ok {
+		return min(max(at.Sub(now), 0), idle)
+	}
+	return idle
+}
+
+// take takes the message, and as many after it as are there and a burst allows.
+func (r *runner) take(m *nats.Msg) {
+	now := time.Now()
+	for range burst {
+		r.receive(now, m, now.Sub(r.empty))
+		select {
+		case m = <-r.messages:
+		default:
+			r.empty = now
+			return
+		}
+	}
+	r.receive(now, m, now.Sub(r.empty))
+}
+
+// unreadable is a delivery that cannot be told apart, which only a change of the broker's protocol explains. It is
+// not acknowledged, so nothing is lost.
+func (r *runner) unreadable(m *nats.Msg, err error) {
+	r.log.Error("cannot read a delivery", zap.String("subject", m.Subject), zap.Error(err))
+}

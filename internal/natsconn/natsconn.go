@@ -1,0 +1,105 @@
+// Package natsconn connects a process to the broker: one set of flags, one policy, one place where anything dials.
+package natsconn
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/zap"
+)
+
+// Flags say where the broker is and who we are. They are embedded in each binary's flags.
+type Flags struct {
+	URL   string `name:"nats-url" env:"AFTERWRITE_NATS_URL" default:"nats://127.0.0.1:4222" help:"Broker addresses, separated by commas."`
+	Creds string `name:"nats-creds" env:"AFTERWRITE_NATS_CREDS" type:"path" help:"Credentials file (JWT and seed)."`
+	NKey  string `name:"nats-nkey" env:"AFTERWRITE_NATS_NKEY" type:"path" help:"NKey seed file."`
+	CA    string `name:"nats-ca" env:"AFTERWRITE_NATS_CA" type:"path" help:"CA certificates that the broker's certificate must descend from."`
+	Cert  string `name:"nats-cert" env:"AFTERWRITE_NATS_CERT" type:"path" help:"Client certificate; needs --nats-key."`
+	Key   string `name:"nats-key" env:"AFTERWRITE_NATS_KEY" type:"path" help:"Key of the client certificate."`
+}
+
+// Validate checks across the flags.
+func (f Flags) Validate() error {
+	if (f.Cert == "") != (f.Key == "") {
+		return errors.New("--nats-cert and --nats-key go together")
+	}
+	if f.Creds != "" && f.NKey != "" {
+		return errors.New("--nats-creds and --nats-nkey exclude each other")
+	}
+	return nil
+}
+
+// Options of a connection.
+type Options struct {
+	Flags
+	// Name is shown by the broker's monitoring.
+	Name string
+	// InboxPrefix is where this connection's replies go, empty for the client's own.
+	InboxPrefix string
+	// Dialer makes every connection of the process, nil for the net package's own. A test records what it dials.
+	Dialer nats.CustomDialer
+	Logger *zap.Logger
+	// Reconnected is called, from the client's goroutine, whenever the connection is there again.
+	Reconnected func()
+}
+
+// Connect connects, and from then on reconnects for ever. The first connection must succeed.
+func Connect(o Options) (*nats.Conn, error) {
+	log := o.Logger
+	if log == nil {
+		log = zap.NewNop()
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	options := []nats.Option{
+		nats.Name(o.Name),
+		nats.MaxReconnects(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("broker connection lost", zap.Error(err))
+			}
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			log.Info("broker connection restored", zap.String("url", nc.ConnectedUrlRedacted()))
+			if o.Reconnected != nil {
+				o.Reconnected()
+			}
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			fields := []zap.Field{zap.Error(err)}
+			if sub != nil {
+				fields = append(fields, zap.String("subject", sub.Subject))
+			}
+			log.Error("broker reported an error", fields...)
+		}),
+	}
+	if o.InboxPrefix != "" {
+		options = append(options, nats.CustomInboxPrefix(o.InboxPrefix))
+	}
+	if o.Dialer != nil {
+		options = append(options, nats.SetCustomDialer(o.Dialer))
+	}
+	if o.Creds != "" {
+		options = append(options, nats.UserCredentials(o.Creds))
+	}
+	if o.NKey != "" {
+		nkey, err := nats.NkeyOptionFromSeed(o.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("read --nats-nkey: %w", err)
+		}
+		options = append(options, nkey)
+	}
+	if o.CA != "" {
+		options = append(options, nats.RootCAs(o.CA))
+	}
+	if o.Cert != "" {
+		options = append(options, nats.ClientCert(o.Cert, o.Key))
+	}
+	nc, err := nats.Connect(o.URL, options...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the broker: %w", err)
+	}
+	return nc, nil
+}
