@@ -1,0 +1,267 @@
+package executors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/executors/core"
+	"github.com/afterwrite/afterwrite/streams"
+)
+
+// Options are the settings of a [Process].
+type Options struct {
+	// Executor is the name under which executions are claimed and recorded. All its replicas share it.
+	Executor events.ExecutorID
+	Grants   []Grant
+	// Executors act, by intent kind. For a kind that is not there, its grant's service is called.
+	Executors map[events.IntentKind]Executor
+	// Delivery is the authorised sink, if there is one.
+	Delivery Delivery
+
+	// URL of the broker.
+	URL string
+	// Credentials is a file of the broker's credentials; empty connects without.
+	Credentials string
+	// Dialer makes every network connection of the process; nil is the client's own.
+	Dialer nats.CustomDialer
+
+	// DrainTimeout is how long executions that have begun may take when the process stops.
+	DrainTimeout time.Duration
+	// AckWait is when the broker gives an intent to another replica if nothing is heard of it. Only a consumer that
+	// is created takes it.
+	AckWait time.Duration
+	// HandBack is the pause before an intent that waits for something without a time of its own comes again.
+	HandBack time.Duration
+	// MaxAckPending bounds the intents of one kind that are begun, paused or awaiting a person. Only a consumer that
+	// is created takes it.
+	MaxAckPending int
+
+	// Observe is called with every record that the process writes, from many goroutines. It must not block.
+	Observe func(*events.Execution)
+	Log     *zap.Logger
+
+	// now and at are for tests: the clock, and places where a process may be made to stop.
+	now func() time.Time
+	at  func(point, events.IntentID) error
+}
+
+// Defaults of [Options].
+const (
+	DefaultURL           = nats.DefaultURL
+	DefaultDrainTimeout  = 40 * time.Second
+	DefaultAckWait       = 30 * time.Second
+	DefaultHandBack      = 5 * time.Second
+	DefaultMaxAckPending = 10_000
+)
+
+// WithDefaults returns a copy that has every optional setting.
+func (o Options) WithDefaults() Options {
+	if o.URL == "" {
+		o.URL = DefaultURL
+	}
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = DefaultDrainTimeout
+	}
+	if o.AckWait == 0 {
+		o.AckWait = DefaultAckWait
+	}
+	if o.HandBack == 0 {
+		o.HandBack = DefaultHandBack
+	}
+	if o.MaxAckPending == 0 {
+		o.MaxAckPending = DefaultMaxAckPending
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	grants := make([]Grant, len(o.Grants))
+	for i, g := range o.Grants {
+		grants[i] = g.WithDefaults()
+	}
+	o.Grants = grants
+	return o
+}
+
+// Validate lists everything that is wrong with the options, one clear sentence each.
+func (o Options) Validate() error {
+	var problems []error
+	bad := func(ok bool, field, rule string) {
+		if !ok {
+			problems = append(problems, fmt.Errorf("%s %s", field, rule))
+		}
+	}
+	bad(events.IsName(o.Executor), "executor", "must be a name")
+	bad(len(o.Grants) > 0, "grants", "must hold at least one grant")
+	bad(o.DrainTimeout > 0, "drain_timeout", "must be positive")
+	bad(o.AckWait >= 100*time.Millisecond, "ack_wait", "must be at least 100ms")
+	bad(o.HandBack >= shortestHandBack, "hand_back", "must be at least 50ms")
+	bad(o.MaxAckPending > 0, "max_ack_pending", "must be positive")
+	kinds := map[events.IntentKind]bool{}
+	for i, g := range o.Grants {
+		field := fmt.Sprintf("grants[%d]", i)
+		for _, err := range unjoin(g.Validate()) {
+			problems = append(problems, fmt.Errorf("%s.%w", field, err))
+		}
+		bad(!kinds[g.IntentKind], field+".intent_kind", "must not repeat another grant's")
+		bad(g.Service != "" || o.Executors[g.IntentKind] != nil, field+".service.name", "must name the service to call")
+		kinds[g.IntentKind] = true
+	}
+	for kind := range o.Executors {
+		bad(kinds[kind], "executors", "must be of a kind that has a grant: "+kind)
+	}
+	return errors.Join(problems...)
+}
+
+// unjoin gives the errors that errors.Join took.
+func unjoin(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // exactly what Validate returns, not what it may wrap
+		return joined.Unwrap()
+	}
+	return nil
+}
+
+// Process is an executor that can be run inside any program.
+type Process struct {
+	opts     Options
+	log      *zap.Logger
+	actor    core.Actor
+	grants   map[events.IntentKind]core.Grant
+	service  Executor
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	ledger   *ledger
+	ready    chan struct{}
+	draining atomic.Bool
+}
+
+// New checks the options and gives a process that has not connected yet. The error lists all problems at once.
+func New(opts Options) (*Process, error) {
+	opts = opts.WithDefaults()
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Process{
+		opts: opts, log: opts.Log.With(zap.String("executor", opts.Executor)), actor: core.Executor(opts.Executor),
+		grants: make(map[events.IntentKind]core.Grant, len(opts.Grants)), ready: make(chan struct{}),
+	}
+	for i := range opts.Grants {
+		grant, err := opts.Grants[i].core()
+		if err != nil {
+			return nil, fmt.Errorf("grants[%d].policy: %w", i, err)
+		}
+		p.grants[opts.Grants[i].IntentKind] = grant
+	}
+	return p, nil
+}
+
+// Ready is closed once the process takes intents.
+func (p *Process) Ready() <-chan struct{} { return p.ready }
+
+// Run takes intents until ctx ends. It then takes no more, lets executions that have called their effect end, gives
+// back those that have not, and closes its connection. It may be called once.
+func (p *Process) Run(ctx context.Context) error {
+	if err := p.connect(); err != nil {
+		return err
+	}
+	defer p.nc.Close()
+	pullers, err := p.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	stopAnswers, err := p.serveAnswers()
+	if err != nil {
+		return err
+	}
+	// What has begun goes on after ctx ended, for as long as draining may take.
+	working, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer abandon(nil)
+	taking, fail := errgroup.WithContext(ctx)
+	defer context.AfterFunc(fail, func() {
+		p.draining.Store(true)
+		drained := time.AfterFunc(p.opts.DrainTimeout, func() { abandon(errStopped) })
+		context.AfterFunc(working, func() { drained.Stop() })
+	})()
+	for _, puller := range pullers {
+		taking.Go(func() error { return puller.pull(fail, working) })
+	}
+	close(p.ready)
+	p.log.Info("taking intents", zap.Int("kinds", len(pullers)))
+	err = taking.Wait()
+	stopAnswers()
+	if flushed := p.nc.FlushTimeout(time.Second); flushed != nil && err == nil && !p.nc.IsClosed() {
+		p.log.Warn("stopped without the broker's answer", zap.Error(flushed))
+	}
+	return err
+}
+
+func (p *Process) connect() error {
+	opts := []nats.Option{
+		nats.Name("afterwrite executor " + p.opts.Executor), nats.MaxReconnects(-1), nats.IgnoreDiscoveredServers(),
+	}
+	if p.opts.Credentials != "" {
+		opts = append(opts, nats.UserCredentials(p.opts.Credentials))
+	}
+	if p.opts.Dialer != nil {
+		opts = append(opts, nats.SetCustomDialer(p.opts.Dialer))
+	}
+	nc, err := nats.Connect(p.opts.URL, opts...)
+	if err != nil {
+		return fmt.Errorf("executors: connect to the broker: %w", err)
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return fmt.Errorf("executors: %w", err)
+	}
+	p.nc, p.js = nc, js
+	p.service = &serviceCaller{nc}
+	if p.ledger, err = newLedger(nc, js, p.opts.Executor); err != nil {
+		nc.Close()
+	}
+	return err
+}
+
+// prepare checks the streams and finds or creates the consumers, also of grants that are off: their intents wait.
+func (p *Process) prepare(ctx context.Context) ([]*puller, error) {
+	for _, name := range []string{streams.Intents, streams.Executions, streams.State} {
+		if _, err := p.js.Stream(ctx, name); errors.Is(err, jetstream.ErrStreamNotFound) {
+			return nil, fmt.Errorf("%w: %s", ErrStreamMissing, name)
+		} else if err != nil {
+			return nil, fmt.Errorf("executors: stream %s: %w", name, err)
+		}
+	}
+	var pullers []*puller
+	for i := range p.opts.Grants {
+		grant := &p.opts.Grants[i]
+		consumer, err := p.consumer(ctx, grant, false)
+		if err != nil {
+			return nil, fmt.Errorf("executors: the consumer of %s: %w", grant.IntentKind, err)
+		}
+		if !grant.Off {
+			pullers = append(pullers, &puller{p, grant, consumer, make(chan struct{}, grant.Concurrency)})
+		}
+	}
+	return pullers, nil
+}
+
+func (p *Process) stopping() bool { return p.draining.Load() }
+
+// executor is who acts for the grant.
+func (p *Process) executor(g *Grant) Executor {
+	if e := p.opts.Executors[g.IntentKind]; e != nil {
+		return e
+	}
+	return p.service
+}
