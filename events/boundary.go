@@ -151,7 +151,7 @@ func Scan(s string) BoundaryRule {
 		c := s[i]
 		switch {
 		case isAlnum(c):
-			if !inWord && beginsShape[c] {
+			if !inWord && opens[c] {
 				found.add(scanWord(s[i:]))
 			}
 			inWord = true
@@ -240,16 +240,26 @@ func scanMark(s string, i int) BoundaryRule {
 
 // scanWord asks whether the word that s begins with opens a URL or a credential.
 func scanWord(s string) BoundaryRule {
-	switch {
-	case hasPrefixFold(s, "www.") && len(s) > len("www.") && isAlnum(s[len("www.")]):
-		return BoundaryURL
-	case hasPrefixFold(s, "mailto:") && len(s) > len("mailto:"):
-		return BoundaryURL
-	case isAuthorization(s, "bearer"), isAuthorization(s, "basic"), isJWT(s):
-		return BoundaryCredential
+	switch s[0] | 0x20 {
+	case 'w':
+		if hasPrefixFold(s, "www.") && len(s) > len("www.") && isAlnum(s[len("www.")]) {
+			return BoundaryURL
+		}
+	case 'm':
+		if hasPrefixFold(s, "mailto:") && len(s) > len("mailto:") {
+			return BoundaryURL
+		}
+	case 'b':
+		if isAuthorization(s, "bearer") || isAuthorization(s, "basic") {
+			return BoundaryCredential
+		}
+	case 'e':
+		if isJWT(s) {
+			return BoundaryCredential
+		}
 	}
-	for i := range tokenShapes {
-		if tokenShapes[i].matches(s) {
+	for _, shape := range shapesBy[s[0]] {
+		if shape.matches(s) {
 			return BoundaryCredential
 		}
 	}
@@ -285,8 +295,17 @@ var tokenShapes = []tokenShape{
 	{prefix: "dop_v1_", tail: isLowerOrDigit, least: 40}, // DigitalOcean access token
 }
 
-// beginsShape marks the letters that anything scanWord knows begins with.
-var beginsShape = func() (marks [256]bool) {
+// shapesBy are the token shapes by their first letter.
+var shapesBy = func() (by [256][]*tokenShape) {
+	for i := range tokenShapes {
+		first := tokenShapes[i].prefix[0]
+		by[first] = append(by[first], &tokenShapes[i])
+	}
+	return by
+}()
+
+// opens marks the letters that anything scanWord knows begins with.
+var opens = func() (marks [256]bool) {
 	for _, c := range []byte("wWmMbBe") {
 		marks[c] = true
 	}
@@ -297,7 +316,7 @@ var beginsShape = func() (marks [256]bool) {
 }()
 
 func (t *tokenShape) matches(s string) bool {
-	if s[0] != t.prefix[0] || len(s) < len(t.prefix)+t.least {
+	if len(s) < len(t.prefix)+t.least {
 		return false
 	}
 	for i := range len(t.prefix) {
@@ -475,7 +494,6 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
 }
 
-func isUpper(c byte) bool        { return 'A' <= c && c <= 'Z' }
 func isLetter(c byte) bool       { return isLower(c) || isUpper(c) }
 func isUpperOrDigit(c byte) bool { return isUpper(c) || isDigit(c) }
 func isLowerOrDigit(c byte) bool { return isLower(c) || isDigit(c) }

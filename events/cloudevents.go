@@ -57,24 +57,26 @@ const schemaIDPrefix = "urn:afterwrite:schema:"
 // SchemaID is the $id of the published schema of a schema version, and the dataschema of its events.
 func SchemaID(schemaVersion string) string { return schemaIDPrefix + schemaVersion }
 
-var eventTypes = func() map[string]string {
-	types := make(map[string]string, len(documents))
+// kindAttributes are the attributes that all documents of one schema version share.
+type kindAttributes struct{ eventType, dataSchema string }
+
+var kinds = func() map[string]kindAttributes {
+	kinds := make(map[string]kindAttributes, len(documents))
 	for _, d := range documents {
-		types[d.schemaVersion] = "io.afterwrite." + d.name + ".v0"
+		kinds[d.schemaVersion] = kindAttributes{"io.afterwrite." + d.name + ".v0", SchemaID(d.schemaVersion)}
 	}
-	return types
+	return kinds
 }()
 
 // EventType is the CloudEvents type of the documents of a schema version, such as [ReceiptSchema]; "" if no document
 // of it travels as an event.
-func EventType(schemaVersion string) string { return eventTypes[schemaVersion] }
+func EventType(schemaVersion string) string { return kinds[schemaVersion].eventType }
 
 // NewEnvelope is the envelope of a document of the given schema version, such as [HookInputSchema]. The id is the
 // document's own, source the component that sends it, as in "afterwrite/dispatcher".
 func NewEnvelope(id, source, schemaVersion string, at Timestamp) Envelope {
-	return Envelope{
-		ID: id, Source: source, Type: EventType(schemaVersion), Time: at, DataSchema: SchemaID(schemaVersion),
-	}
+	kind := kinds[schemaVersion]
+	return Envelope{ID: id, Source: source, Type: kind.eventType, Time: at, DataSchema: kind.dataSchema}
 }
 
 // Names of the attributes. In binary mode each travels as a header of its own, datacontenttype too: in the NATS
@@ -211,7 +213,7 @@ func (a *attributes) known(name string) (*string, attributeSet) {
 	return nil, 0
 }
 
-func eventPath() path                { return path(nil).member("cloudevent") }
+func eventPath() path                { return here.member("cloudevent") }
 func attributePath(name string) path { return eventPath().member(name) }
 
 // readHeader reads the attributes of an event in binary mode. Of several faults it gives the first by path, because

@@ -24,11 +24,11 @@ func decodeInto(data []byte, t reflect.Type, v any) error {
 	r := readers.Get().(*reader)
 	defer r.release()
 	r.reset(data)
-	if err := r.value(shapeOf(t), reflect.ValueOf(v).Elem(), nil, 0); err != nil {
+	if err := r.value(shapeOf(t), reflect.ValueOf(v).Elem(), 0); err != nil {
 		return err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return path(nil).fault(FaultSyntax, "must be one JSON value and nothing after it")
+		return here.fault(FaultSyntax, "must be one JSON value and nothing after it")
 	}
 	return nil
 }
@@ -56,26 +56,26 @@ func (r *reader) release() {
 	readers.Put(r)
 }
 
-// value reads the next value into v, whose shape is s.
-func (r *reader) value(s *shape, v reflect.Value, at path, depth int) *DecodeError {
+// value reads the next value into v, whose shape is s. Faults get their path on the way out.
+func (r *reader) value(s *shape, v reflect.Value, depth int) *DecodeError {
 	kind := r.dec.PeekKind()
 	if kind == 0 {
 		_, err := r.dec.ReadToken()
-		return syntaxFault(at, err)
+		return syntaxFault(err)
 	}
 	if s.kind == shapeAny {
-		return r.any(v, at, depth)
+		return r.any(v, depth)
 	}
 	if kind == 'n' {
 		if !s.nullable {
-			return at.fault(FaultWrongType, "must not be null")
+			return here.fault(FaultWrongType, "must not be null")
 		}
 		_, err := r.dec.ReadToken()
 		v.SetZero()
-		return syntaxFault(at, err)
+		return syntaxFault(err)
 	}
 	if kind != s.kind.json() && (s.kind != shapeBoolean || kind != 'f') {
-		return at.fault(FaultWrongType, s.kind.wanted())
+		return here.fault(FaultWrongType, s.kind.wanted())
 	}
 	if s.pointer {
 		v.Set(reflect.New(s.goType))
@@ -83,33 +83,33 @@ func (r *reader) value(s *shape, v reflect.Value, at path, depth int) *DecodeErr
 	}
 	switch s.kind {
 	case shapeObject:
-		return r.object(s, v, at, depth)
+		return r.object(s, v, depth)
 	case shapeArray:
-		return r.array(s, v, at, depth)
+		return r.array(s, v, depth)
 	default:
-		return r.scalar(s, v, at)
+		return r.scalar(s, v)
 	}
 }
 
-func (r *reader) scalar(s *shape, v reflect.Value, at path) *DecodeError {
+func (r *reader) scalar(s *shape, v reflect.Value) *DecodeError {
 	raw, err := r.dec.ReadValue()
 	if err != nil {
-		return syntaxFault(at, err)
+		return syntaxFault(err)
 	}
 	switch s.kind {
 	case shapeString:
 		text, err := r.unquote(raw)
 		if err != nil {
-			return syntaxFault(at, err)
+			return syntaxFault(err)
 		}
 		if text == "" && s.nullable && !s.pointer {
-			return at.bad("must be null or a string that is not empty")
+			return here.bad("must be null or a string that is not empty")
 		}
 		v.SetString(text)
 	case shapeInteger:
 		n, ok := plainInteger(raw)
 		if !ok || v.OverflowInt(n) {
-			return at.fault(FaultNumber, ruleNumber)
+			return here.fault(FaultNumber, ruleNumber)
 		}
 		v.SetInt(n)
 	case shapeBoolean:
@@ -118,43 +118,43 @@ func (r *reader) scalar(s *shape, v reflect.Value, at path) *DecodeError {
 	return nil
 }
 
-func (r *reader) object(s *shape, v reflect.Value, at path, depth int) *DecodeError {
-	if err := r.enter(at, depth); err != nil {
+func (r *reader) object(s *shape, v reflect.Value, depth int) *DecodeError {
+	if err := r.enter(depth); err != nil {
 		return err
 	}
 	var seen memberSet
 	for r.dec.PeekKind() != '}' {
 		raw, err := r.dec.ReadValue()
 		if err != nil {
-			return syntaxFault(at, err)
+			return syntaxFault(err)
 		}
 		i, known := s.index[string(raw[1:len(raw)-1])]
 		if !known {
 			name, err := r.unquote(raw)
 			if err != nil {
-				return syntaxFault(at, err)
+				return syntaxFault(err)
 			}
 			if i, known = s.index[name]; !known {
-				return at.fault(FaultUnknownMember, "must not have members that the document does not know")
+				return here.fault(FaultUnknownMember, "must not have members that the document does not know")
 			}
 		}
 		m := &s.members[i]
 		if !seen.add(i) {
-			return at.member(m.name).fault(FaultDuplicateMember, "must not be there twice")
+			return here.member(m.name).fault(FaultDuplicateMember, "must not be there twice")
 		}
-		if err := r.value(m.shape, v.Field(m.field), at.member(m.name), depth+1); err != nil {
-			return err
+		if err := r.value(m.shape, v.Field(m.field), depth+1); err != nil {
+			return err.within(here.member(m.name))
 		}
 	}
 	if missing := seen.first(len(s.members)); missing >= 0 {
-		return at.member(s.members[missing].name).missing()
+		return here.member(s.members[missing].name).missing()
 	}
 	_, err := r.dec.ReadToken()
-	return syntaxFault(at, err)
+	return syntaxFault(err)
 }
 
-func (r *reader) array(s *shape, v reflect.Value, at path, depth int) *DecodeError {
-	if err := r.enter(at, depth); err != nil {
+func (r *reader) array(s *shape, v reflect.Value, depth int) *DecodeError {
+	if err := r.enter(depth); err != nil {
 		return err
 	}
 	v.Set(reflect.MakeSlice(s.goType, 0, 0))
@@ -163,36 +163,36 @@ func (r *reader) array(s *shape, v reflect.Value, at path, depth int) *DecodeErr
 			v.Grow(1)
 		}
 		v.SetLen(i + 1)
-		if err := r.value(s.elem, v.Index(i), at.index(i), depth+1); err != nil {
-			return err
+		if err := r.value(s.elem, v.Index(i), depth+1); err != nil {
+			return err.within(here.index(i))
 		}
 	}
 	_, err := r.dec.ReadToken()
-	return syntaxFault(at, err)
+	return syntaxFault(err)
 }
 
 // enter reads the beginning of an object or array that stands within depth others.
-func (r *reader) enter(at path, depth int) *DecodeError {
+func (r *reader) enter(depth int) *DecodeError {
 	if depth == maxDepth {
-		return at.fault(FaultTooDeep, ruleDepth)
+		return here.fault(FaultTooDeep, ruleDepth)
 	}
 	_, err := r.dec.ReadToken()
-	return syntaxFault(at, err)
+	return syntaxFault(err)
 }
 
 // any reads a value of any shape within the limits, and brings it into its canonical form. Its members' names are
 // not repeated in errors: they are the sender's text.
-func (r *reader) any(v reflect.Value, at path, depth int) *DecodeError {
+func (r *reader) any(v reflect.Value, depth int) *DecodeError {
 	raw, err := r.dec.ReadValue()
 	if err != nil {
-		return syntaxFault(at, err)
+		return syntaxFault(err)
 	}
-	if err := checkLimits(raw, at, depth); err != nil {
+	if err := checkLimits(raw, depth); err != nil {
 		return err
 	}
 	value := raw.Clone()
 	if err := value.Canonicalize(); err != nil {
-		return syntaxFault(at, err)
+		return syntaxFault(err)
 	}
 	v.SetBytes(value)
 	return nil
@@ -209,7 +209,7 @@ func (r *reader) unquote(raw jsontext.Value) (string, error) {
 }
 
 // checkLimits finds numbers and depths that the contract does not have in raw, which is valid JSON.
-func checkLimits(raw jsontext.Value, at path, depth int) *DecodeError {
+func checkLimits(raw jsontext.Value, depth int) *DecodeError {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; c {
 		case '"':
@@ -220,7 +220,7 @@ func checkLimits(raw jsontext.Value, at path, depth int) *DecodeError {
 			}
 		case '{', '[':
 			if depth++; depth > maxDepth {
-				return at.fault(FaultTooDeep, ruleDepth)
+				return here.fault(FaultTooDeep, ruleDepth)
 			}
 		case '}', ']':
 			depth--
@@ -230,7 +230,7 @@ func checkLimits(raw jsontext.Value, at path, depth int) *DecodeError {
 				end++
 			}
 			if _, ok := plainInteger(raw[i:end]); !ok {
-				return at.fault(FaultNumber, "must hold no number but "+ruleInteger)
+				return here.fault(FaultNumber, "must hold no number but "+ruleInteger)
 			}
 			i = end - 1
 		}
@@ -245,18 +245,18 @@ const (
 )
 
 // syntaxFault says what the tokenizer found; nil where it found nothing.
-func syntaxFault(at path, err error) *DecodeError {
+func syntaxFault(err error) *DecodeError {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		return at.fault(FaultDuplicateMember, "must not have a member twice")
+		return here.fault(FaultDuplicateMember, "must not have a member twice")
 	case strings.Contains(err.Error(), "UTF-8") || strings.Contains(err.Error(), "surrogate"):
-		return at.fault(FaultEncoding, "must be valid UTF-8")
+		return here.fault(FaultEncoding, "must be valid UTF-8")
 	case strings.Contains(err.Error(), "depth"):
-		return at.fault(FaultTooDeep, ruleDepth)
+		return here.fault(FaultTooDeep, ruleDepth)
 	}
-	return at.fault(FaultSyntax, "must be valid JSON")
+	return here.fault(FaultSyntax, "must be valid JSON")
 }
 
 // plainInteger reads a number token that is an integer as RFC 8785 would write it, within ±(2^53−1).

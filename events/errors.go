@@ -53,6 +53,9 @@ type step struct {
 	element int
 }
 
+// here is the path to what is looked at, from itself.
+var here path
+
 func (p *step) member(name string) path { return &step{parent: p, name: name} }
 func (p *step) index(i int) path        { return &step{parent: p, element: i} }
 
@@ -77,6 +80,16 @@ func (p *step) appendTo(b []byte) []byte {
 
 func (p *step) fault(fault Fault, rule string) *DecodeError {
 	return &DecodeError{Fault: fault, Path: p.String(), Rule: rule}
+}
+
+// within says that the member of the fault stands in what p leads to.
+func (e *DecodeError) within(p path) *DecodeError {
+	outer := p.String()
+	if e.Path != "" && e.Path[0] != '[' {
+		outer += "."
+	}
+	e.Path = outer + e.Path
+	return e
 }
 
 func (p *step) missing() *DecodeError { return p.fault(FaultMissingMember, "must be present") }

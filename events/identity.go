@@ -1,9 +1,12 @@
 package events
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"sync"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -25,15 +28,28 @@ func DigestOf(canonical []byte) Digest { return digestWith(digestPrefix, canonic
 
 func digestWith(prefix string, canonical []byte) string {
 	sum := sha256.Sum256(canonical)
-	out := make([]byte, len(prefix)+hexDigest)
-	hex.Encode(out[copy(out, prefix):], sum[:])
-	return string(out)
+	var out [len(receiptPrefix) + hexDigest]byte
+	n := copy(out[:], prefix)
+	return string(out[:n+hex.Encode(out[n:], sum[:])])
 }
+
+// identityOf is the id over the canonical form of fields, a struct that stands in canonical order.
+func identityOf(prefix string, fields any) string {
+	buf := canonicalBuffers.Get().(*bytes.Buffer)
+	defer canonicalBuffers.Put(buf)
+	buf.Reset()
+	if err := json.MarshalWrite(buf, fields, json.Deterministic(true)); err != nil {
+		panic(err) // strings that are not UTF-8 or a payload that is not JSON: no decoded document holds them
+	}
+	return digestWith(prefix, buf.Bytes())
+}
+
+var canonicalBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Identity is the receipt's identity: what makes two receipts the same writeback. It covers neither the clock
 // nor the projection, so the same writeback told differently is a conflict and not a second piece of work.
 func (r *Receipt) Identity() ReceiptIdentity {
-	return digestWith(receiptPrefix, mustEncode(receiptIdentity{
+	return identityOf(receiptPrefix, receiptIdentity{
 		AgentID:        r.Plan.AgentID,
 		EffectID:       r.Receipt.EffectID,
 		EventKind:      r.EventKind,
@@ -43,7 +59,7 @@ func (r *Receipt) Identity() ReceiptIdentity {
 		StepKind:       r.Receipt.StepKind,
 		TodoID:         r.Plan.TodoID,
 		TurnInstanceID: r.Plan.TurnInstanceID,
-	}))
+	})
 }
 
 type receiptIdentity struct {
@@ -60,7 +76,7 @@ type receiptIdentity struct {
 
 // Digest is the registration's digest. The budget is left out: tuning it changes no dispatch's identity.
 func (r *Registration) Digest() Digest {
-	return digestWith(digestPrefix, mustEncode(registrationIdentity{
+	return identityOf(digestPrefix, registrationIdentity{
 		CapabilityID:       r.CapabilityID,
 		EventKinds:         r.EventKinds,
 		FailurePolicy:      r.FailurePolicy,
@@ -69,7 +85,7 @@ func (r *Registration) Digest() Digest {
 		Phase:              r.Phase,
 		RequestedReadScope: r.RequestedReadScope,
 		SchemaVersion:      r.SchemaVersion,
-	}))
+	})
 }
 
 type registrationIdentity struct {
@@ -85,14 +101,14 @@ type registrationIdentity struct {
 
 // DispatchIdentity is the id of the dispatch of one hook for one receipt.
 func DispatchIdentity(receipt ReceiptIdentity, hook HookID, capability CapabilityID, registration Digest, kind EventKind) DispatchID {
-	return digestWith(dispatchPrefix, mustEncode(dispatchIdentity{
+	return identityOf(dispatchPrefix, dispatchIdentity{
 		CapabilityID:       capability,
 		EventKind:          kind,
 		HookID:             hook,
 		Receipt:            receipt,
 		RegistrationDigest: registration,
 		RegistrationSchema: RegistrationSchema,
-	}))
+	})
 }
 
 type dispatchIdentity struct {
@@ -106,12 +122,12 @@ type dispatchIdentity struct {
 
 // IntentIdentity is the id of an intent. payload must be in canonical form, as [Decode] leaves it.
 func IntentIdentity(dispatch DispatchID, kind IntentKind, policyVersion string, payload jsontext.Value) IntentID {
-	return digestWith(intentPrefix, mustEncode(intentIdentity{
+	return identityOf(intentPrefix, intentIdentity{
 		DispatchID:    dispatch,
 		IntentKind:    kind,
 		Payload:       payload,
 		PolicyVersion: policyVersion,
-	}))
+	})
 }
 
 type intentIdentity struct {

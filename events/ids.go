@@ -110,4 +110,14 @@ func isDigestOf(s, prefix string) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
-func isAlnum(c byte) bool { return isDigit(c) || isLower(c) || 'A' <= c && c <= 'Z' }
+func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
+
+// isAlnum is asked of nearly every byte that passes, hence the table.
+func isAlnum(c byte) bool { return alnum[c] }
+
+var alnum = func() (table [256]bool) {
+	for c := range table {
+		table[c] = isDigit(byte(c)) || isLower(byte(c)) || isUpper(byte(c))
+	}
+	return table
+}()
