@@ -6,6 +6,7 @@ import (
 	"path"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -13,11 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const (
-	ruleWrongType = "has a value of the wrong type"
-	ruleMap       = "must be a map of members"
-	ruleDuration  = "must be a duration such as 1s or 5m"
-)
+const ruleMap = "must be a map of members"
 
 func (f File) isJSON() bool { return path.Ext(f.Name) == ".json" }
 
@@ -117,13 +114,9 @@ func (f File) decode(value jsontext.Value, at string, v any) *Problem {
 	switch {
 	case errors.As(err, &semantic):
 		problem.Field = field(at, semantic.JSONPointer)
-		switch {
-		case errors.Is(err, json.ErrUnknownName):
+		problem.Rule = typeRule(semantic.GoType)
+		if errors.Is(err, json.ErrUnknownName) {
 			problem.Rule = "is not a member"
-		case semantic.GoType == reflect.TypeFor[duration]():
-			problem.Rule = ruleDuration
-		default:
-			problem.Rule = ruleWrongType
 		}
 	case errors.As(err, &syntactic):
 		if errors.Is(err, jsontext.ErrDuplicateName) {
@@ -133,8 +126,31 @@ func (f File) decode(value jsontext.Value, at string, v any) *Problem {
 	return problem
 }
 
+// typeRule says what a member of the Go type must be.
+func typeRule(t reflect.Type) string {
+	if t == reflect.TypeFor[duration]() {
+		return "must be a duration such as 1s or 5m"
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return "must be true or false"
+	case reflect.Int:
+		return "must be an integer"
+	case reflect.Slice:
+		return "must be a list"
+	case reflect.String:
+		return "must be a string"
+	default:
+		return ruleMap
+	}
+}
+
 func field(at string, pointer jsontext.Pointer) string {
 	for token := range pointer.Tokens() {
+		if _, err := strconv.Atoi(token); err == nil {
+			at += "[" + token + "]"
+			continue
+		}
 		at = join(at, token)
 	}
 	return at

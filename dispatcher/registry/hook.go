@@ -99,7 +99,10 @@ func (h *hook) readSchemas(schemas map[events.IntentKind]jsontext.Value) {
 		at := join("payload_schemas", kind)
 		schema, err := events.CompilePayloadSchema(kind, schemas[kind])
 		if err != nil {
-			h.bad(at, "must be a JSON Schema: "+err.Error())
+			if cause := errors.Unwrap(err); cause != nil {
+				err = cause // its wrapping names the intent kind, as the field does
+			}
+			h.bad(at, "must be a payload schema: "+err.Error())
 		}
 		if len(declared) > 0 && !slices.Contains(declared, kind) {
 			h.bad(at, "is for an intent kind that the registration does not declare")

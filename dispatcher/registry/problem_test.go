@@ -53,7 +53,7 @@ func TestWhatAHookFileSaysWrongCostsThatHookAlone(t *testing.T) {
 		},
 		{
 			"unknown member of the registration", []string{"  phase: post_writeback", "  phase: post_writeback\n  retries: 3"}, trigger,
-			[]string{`: registration has a member that the document does not know`},
+			[]string{`: registration must not have members that the document does not know`},
 		},
 		{
 			"schema of another version", []string{"registration_v0", "registration_v1"}, trigger,
@@ -77,7 +77,7 @@ func TestWhatAHookFileSaysWrongCostsThatHookAlone(t *testing.T) {
 		},
 		{
 			"hook id that is no string", []string{"hook_id: periodic_report.runtime_trigger", "hook_id: yes"}, "",
-			[]string{`: registration.hook_id has a value of the wrong type`},
+			[]string{`: registration.hook_id must be a string`},
 		},
 		{
 			"unknown event kind", []string{"[todo_completed, replan_recorded]", "[todo_completed, todo_reopened]"}, trigger,
@@ -111,6 +111,10 @@ func TestWhatAHookFileSaysWrongCostsThatHookAlone(t *testing.T) {
 			},
 		},
 		{
+			"schema that is none", []string{"    type: object\n", "    type: thing\n"}, trigger,
+			[]string{`: payload_schemas.periodic_report.trigger_evaluation must be a payload schema: it breaks the rules of JSON Schema at /type`},
+		},
+		{
 			"limits out of range", []string{"payload_schemas:", "max_in_flight: 0\nbacklog_ceiling: 100000001\npayload_schemas:"}, trigger,
 			[]string{
 				`: backlog_ceiling must be from 1 to 100000000`,
@@ -119,7 +123,7 @@ func TestWhatAHookFileSaysWrongCostsThatHookAlone(t *testing.T) {
 		},
 		{
 			"limit of the wrong type", []string{"payload_schemas:", "max_in_flight: many\npayload_schemas:"}, trigger,
-			[]string{`: max_in_flight has a value of the wrong type`},
+			[]string{`: max_in_flight must be an integer`},
 		},
 		{
 			"two things at once", []string{"phase: post_writeback", "phase: never", "payload_schemas:", "max_in_flight: 0\npayload_schemas:"}, trigger,
@@ -277,10 +281,17 @@ func TestWhatTheFilesSayAgainstEachOtherRefusesToStart(t *testing.T) {
 		{"one fault in each profile", "profiles: {a: {enable: true}, b: 7, C: {enabled: true, hooks: []}}", []string{
 			": profiles.C must be named by a name",
 			": profiles.a.enable is not a member",
-			": profiles.b has a value of the wrong type",
+			": profiles.b must be a map of members",
 		}},
 		{"hook that no file registers", "profiles: {default: {enabled: false, hooks: [inventory.recount, gone.hook]}}", []string{
 			`: profiles.default.hooks[1] names the hook "gone.hook", which no file registers`,
+		}},
+		{"values of the wrong type", "profiles: {a: {enabled: 1}, b: {hooks: {}}, c: {hooks: [1]}, d: {ceilings: []}, e: {retry: {max_attempts: 1.5}}}", []string{
+			": profiles.a.enabled must be true or false",
+			": profiles.b.hooks must be a list",
+			": profiles.c.hooks[0] must be a string",
+			": profiles.d.ceilings must be a map of members",
+			": profiles.e.retry.max_attempts must be an integer",
 		}},
 		{"bad allowlist", "profiles: {default: {enabled: true, hooks: [Recount, inventory.recount, inventory.recount]}}", []string{
 			": profiles.default.hooks[0] must be a name",
