@@ -123,7 +123,10 @@ func ParseRetryAtSubject(subject string) (dispatchID events.DispatchID, hookID e
 }
 
 // RetryAtFilter matches every scheduled wake-up.
-func RetryAtFilter() string { return retryAtPrefix + "*.>" }
+func RetryAtFilter() string { return RetryAtHookFilter("") }
+
+// RetryAtHookFilter matches the scheduled wake-ups of one hook, or, given "", of all.
+func RetryAtHookFilter(hookID events.HookID) string { return retryAtPrefix + "*." + orAll(hookID) }
 
 // RetryDueSubject is where the broker, and nobody else, publishes a wake-up when its time has come.
 func RetryDueSubject(dispatchID events.DispatchID, hookID events.HookID) string {

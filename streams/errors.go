@@ -1,0 +1,37 @@
+package streams
+
+import (
+	"errors"
+	"strings"
+)
+
+// RefusedError is returned by [Apply] when fields differ that it does not change. It has then changed nothing.
+type RefusedError struct {
+	Differences []Difference
+}
+
+func (e *RefusedError) Error() string {
+	lines := make([]string, len(e.Differences))
+	for i, d := range e.Differences {
+		lines[i] = d.String()
+	}
+	return "streams: nothing was applied: " + strings.Join(lines, "\n")
+}
+
+var (
+	// ErrStreamFull is returned by [Publisher.Publish] when the stream, or the broker, has no room for the receipt and
+	// had none until the context ended. Nothing was stored: publish it again when there is room.
+	ErrStreamFull = errors.New("the stream of receipts is full")
+
+	// ErrNoStream is returned by [Publisher.Publish] when no stream took the receipt until the context ended: it was
+	// not created, or its leader was away all the time. Nothing was stored.
+	ErrNoStream = errors.New("there is no stream of receipts")
+
+	// ErrUnconfirmed is returned by [Publisher.Publish] when the broker did not answer until the context ended. The
+	// receipt may be stored or not: publishing it again is safe and tells.
+	ErrUnconfirmed = errors.New("the broker did not confirm the receipt")
+
+	// ErrInvalidReceipt is returned by [Publisher.Publish] for a receipt that every dispatcher would refuse. It wraps
+	// the reason. Nothing was sent.
+	ErrInvalidReceipt = errors.New("the receipt would be refused")
+)
