@@ -208,7 +208,9 @@ func (p *Process) Run(ctx context.Context) error {
 
 func (p *Process) connect() error {
 	opts := []nats.Option{
-		nats.Name("afterwrite executor " + p.opts.Executor), nats.MaxReconnects(-1), nats.IgnoreDiscoveredServers(),
+		nats.Name("afterwrite executor " + p.opts.Executor), nats.MaxReconnects(-1),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { p.log.Warn("disconnected", zap.Error(err)) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) { p.log.Info("connected", zap.String("server", nc.ConnectedUrlRedacted())) }),
 	}
 	if p.opts.Credentials != "" {
 		opts = append(opts, nats.UserCredentials(p.opts.Credentials))
