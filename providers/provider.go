@@ -118,7 +118,8 @@ func (p *Provider) Stop(ctx context.Context) error {
 
 	failed := p.micro.Stop()
 	// After the flush the broker sends no more; after the barrier every subscription has handed on what it was sent.
-	if failed == nil && p.nc.FlushWithContext(ctx) == nil {
+	// Without a connection there is nothing to wait for.
+	if failed == nil && p.nc.IsConnected() && p.nc.FlushWithContext(ctx) == nil {
 		handedOn := make(chan struct{})
 		if p.nc.Barrier(func() { close(handedOn) }) == nil {
 			await(ctx, handedOn)
@@ -133,8 +134,10 @@ func (p *Provider) Stop(ctx context.Context) error {
 	if !await(ctx, idle) {
 		return errors.Join(failed, ErrDrainTimeout)
 	}
-	if err := p.nc.FlushWithContext(ctx); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		failed = errors.Join(failed, fmt.Errorf("providers: flush the last answers: %w", err))
+	if p.nc.IsConnected() {
+		if err := p.nc.FlushWithContext(ctx); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("providers: flush the last answers: %w", err))
+		}
 	}
 	p.opts.log.Info("stopped", zap.String("capability", p.opts.capability))
 	return failed

@@ -36,8 +36,8 @@ func candidate(kind periodicreport.TriggerKind, ref string) periodicreport.Candi
 	return c
 }
 
-// request has every kind switched on, no interval and no last report.
-func request(candidates ...periodicreport.Candidate) periodicreport.Request {
+// decisionRequest has every kind switched on, no interval and no last report.
+func decisionRequest(candidates ...periodicreport.Candidate) periodicreport.Request {
 	return periodicreport.Request{
 		Candidates:  candidates,
 		EvaluatedAt: evaluatedAt,
@@ -76,7 +76,7 @@ func TestPriorityAndIntervalOfEveryKind(t *testing.T) {
 		t.Run(string(row.kind), func(t *testing.T) {
 			c := candidate(row.kind, "ref")
 
-			r := request(c)
+			r := decisionRequest(c)
 			r.Policy.MinimumIntervalSeconds = 3600
 			r.LastReport = &periodicreport.LastReport{DeliveredAt: "2026-06-23T17:59:00Z"}
 			want := periodicreport.CooldownActive
@@ -91,7 +91,7 @@ func TestPriorityAndIntervalOfEveryKind(t *testing.T) {
 				// The lower one was observed first, and loses all the same.
 				other := candidate(lower.kind, "ref")
 				other.ObservedAt = "2026-06-23T12:00:00Z"
-				if got := reduce(t, request(other, c)).Selected; string(got) != c.TriggerID {
+				if got := reduce(t, decisionRequest(other, c)).Selected; string(got) != c.TriggerID {
 					t.Errorf("not selected before %s", lower.kind)
 				}
 			}
@@ -105,7 +105,7 @@ func TestSomeKindsAreNeverReportable(t *testing.T) {
 	} {
 		c := candidate(kind, "ref")
 		want := []periodicreport.Suppression{{Reason: "not_reportable", TriggerID: c.TriggerID}}
-		d := reduce(t, request(c))
+		d := reduce(t, decisionRequest(c))
 		if diff := cmp.Diff(want, d.Suppressed); diff != "" || d.Reason != "no_material_trigger" {
 			t.Errorf("%s: %s %s", kind, d.Reason, diff)
 		}
@@ -132,7 +132,7 @@ func TestTheFirstReasonToSuppressWins(t *testing.T) {
 	} {
 		c := candidate(row.kind, "ref")
 		c.Material, c.Reason = row.matter, "nothing_new"
-		r := request(c)
+		r := decisionRequest(c)
 		r.Policy.TriggerKinds = row.enabled
 		r.Policy.MinimumIntervalSeconds = 3600
 		r.LastReport = &periodicreport.LastReport{DeliveredAt: "2026-06-23T17:59:00Z"}
@@ -167,7 +167,7 @@ func TestTheIntervalIsActiveWhileElapsedIsLess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := candidate("cadence_due", "ref")
-			r := request(c)
+			r := decisionRequest(c)
 			r.Policy.MinimumIntervalSeconds = row.interval
 			r.LastReport = &periodicreport.LastReport{DeliveredAt: row.delivered}
 			d := reduce(t, r)
@@ -180,7 +180,7 @@ func TestTheIntervalIsActiveWhileElapsedIsLess(t *testing.T) {
 
 func TestOneThatIgnoresTheIntervalKeepsAllTheOthers(t *testing.T) {
 	cadence, manual := candidate("cadence_due", "ref"), candidate("manual", "ref")
-	r := request(cadence, manual)
+	r := decisionRequest(cadence, manual)
 	r.Policy.MinimumIntervalSeconds = 3600
 	r.LastReport = &periodicreport.LastReport{DeliveredAt: "2026-06-23T17:59:00Z"}
 	d := reduce(t, r)
@@ -193,7 +193,7 @@ func TestOneThatIgnoresTheIntervalKeepsAllTheOthers(t *testing.T) {
 
 func TestOneThatIgnoresTheIntervalIsNoHelpIfItIsSuppressedItself(t *testing.T) {
 	cadence, manual := candidate("cadence_due", "ref"), candidate("manual", "ref")
-	r := request(cadence, manual)
+	r := decisionRequest(cadence, manual)
 	r.Policy.MinimumIntervalSeconds = 3600
 	r.LastReport = &periodicreport.LastReport{CoveredTriggerIDs: []string{manual.TriggerID}, DeliveredAt: "2026-06-23T17:59:00Z"}
 	d := reduce(t, r)
@@ -213,7 +213,7 @@ func TestOneThatIgnoresTheIntervalIsNoHelpIfItIsSuppressedItself(t *testing.T) {
 func TestNothingLeftIsNoCooldown(t *testing.T) {
 	c := candidate("cadence_due", "ref")
 	c.Material = false
-	r := request(c)
+	r := decisionRequest(c)
 	r.Policy.MinimumIntervalSeconds = 3600
 	r.LastReport = &periodicreport.LastReport{DeliveredAt: "2026-06-23T17:59:00Z"}
 	if d := reduce(t, r); d.Reason != "no_material_trigger" || d.NextEligible != "" {
@@ -225,11 +225,11 @@ func TestOfOnePriorityTheFirstObservedIsSelectedThenTheLowerID(t *testing.T) {
 	early, late := candidate("manual", "a"), candidate("manual", "b")
 	// As strings the other way round.
 	early.ObservedAt, late.ObservedAt = "2026-06-23T18:00:00+02:00", "2026-06-23T17:00:00Z"
-	if got := reduce(t, request(late, early)).Selected; string(got) != early.TriggerID {
+	if got := reduce(t, decisionRequest(late, early)).Selected; string(got) != early.TriggerID {
 		t.Error("the later one was selected")
 	}
 	late.ObservedAt = "2026-06-23T16:00:00.000Z" // the same instant
-	if got := reduce(t, request(late, early)).Selected; string(got) != min(early.TriggerID, late.TriggerID) {
+	if got := reduce(t, decisionRequest(late, early)).Selected; string(got) != min(early.TriggerID, late.TriggerID) {
 		t.Error("of one instant, the higher id was selected")
 	}
 }
@@ -237,7 +237,7 @@ func TestOfOnePriorityTheFirstObservedIsSelectedThenTheLowerID(t *testing.T) {
 func TestACandidateWithoutAnIDGetsItsOwn(t *testing.T) {
 	with, without := candidate("manual", "ref"), candidate("manual", "ref")
 	without.TriggerID = ""
-	if diff := cmp.Diff(reduce(t, request(with)), reduce(t, request(without))); diff != "" {
+	if diff := cmp.Diff(reduce(t, decisionRequest(with)), reduce(t, decisionRequest(without))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -271,7 +271,7 @@ func TestReduceSaysWhatIsWrongWithARequest(t *testing.T) {
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			r := request(candidate("manual", "ref"))
+			r := decisionRequest(candidate("manual", "ref"))
 			spoil(&r)
 			_, err := periodicreport.Reduce(r)
 			if refused := (*events.DecodeError)(nil); !errors.As(err, &refused) || err.Error() != want {
@@ -279,7 +279,7 @@ func TestReduceSaysWhatIsWrongWithARequest(t *testing.T) {
 			}
 		})
 	}
-	tooMany := request()
+	tooMany := decisionRequest()
 	for i := range 65 {
 		tooMany.Candidates = append(tooMany.Candidates, candidate("manual", strconv.Itoa(i)))
 	}
@@ -294,7 +294,7 @@ func TestReduceSaysWhatIsWrongWithARequest(t *testing.T) {
 
 func TestDecisionsDependOnNothingButTheRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := request()
+		r := decisionRequest()
 		r.Policy.MinimumIntervalSeconds = rapid.SampledFrom([]int{0, 60, 3600}).Draw(t, "interval")
 		r.Policy.TriggerKinds = rapid.SliceOfDistinct(rapid.SampledFrom(everyKind), rapid.ID).Draw(t, "enabled")
 		for _, ref := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z]{1,3}`), 1, 8, rapid.ID).Draw(t, "refs") {
