@@ -25,11 +25,11 @@ const (
 	recountFile  = hooksDir + "/inventory.recount.json"
 )
 
-func readInstalled(t testing.TB) registry.Files {
-	t.Helper()
+func readInstalled(tb testing.TB) registry.Files {
+	tb.Helper()
 	files, err := registry.ReadFiles([]string{hooksDir}, profilesFile)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return files
 }
