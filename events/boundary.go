@@ -1,6 +1,7 @@
 package events
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -31,12 +32,12 @@ const (
 	BoundaryNotOpaque BoundaryRule = "not_opaque"
 )
 
-// BoundaryRules are all boundary rules.
-func BoundaryRules() []BoundaryRule {
-	return []BoundaryRule{
-		BoundaryFlag, BoundaryURL, BoundaryPath, BoundaryEmail, BoundaryCredential, BoundaryProse, BoundaryNotOpaque,
-	}
+var boundaryRules = [...]BoundaryRule{
+	BoundaryFlag, BoundaryURL, BoundaryPath, BoundaryEmail, BoundaryCredential, BoundaryProse, BoundaryNotOpaque,
 }
+
+// BoundaryRules are all boundary rules, in their order.
+func BoundaryRules() []BoundaryRule { return slices.Clone(boundaryRules[:]) }
 
 // CheckBoundary gives the rule by which the input, as assembled, is not public-safe.
 func (in *HookInput) CheckBoundary() BoundaryRule {
@@ -195,7 +196,7 @@ func (f *finding) add(rule BoundaryRule) {
 	if rule == "" || BoundaryRule(*f) == rule {
 		return
 	}
-	for _, first := range [...]BoundaryRule{BoundaryURL, BoundaryPath, BoundaryEmail, BoundaryCredential, BoundaryProse} {
+	for _, first := range boundaryRules {
 		if BoundaryRule(*f) == first {
 			return
 		}

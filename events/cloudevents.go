@@ -46,16 +46,10 @@ var documents = []struct{ name, schemaVersion string }{
 	{"dispatch_receipt", DispatchReceiptSchema},
 	{"refusal", RefusalSchema},
 	{"conflict", ConflictSchema},
-	{"execution", "loopx_post_writeback_execution_v0"},
+	{"execution", ExecutionSchema},
 	{"service_request", ServiceRequestSchema},
 	{"service_response", ServiceResponseSchema},
 }
-
-// schemaIDPrefix and a schema version are the $id of a published schema.
-const schemaIDPrefix = "urn:afterwrite:schema:"
-
-// SchemaID is the $id of the published schema of a schema version, and the dataschema of its events.
-func SchemaID(schemaVersion string) string { return schemaIDPrefix + schemaVersion }
 
 // kindAttributes are the attributes that all documents of one schema version share.
 type kindAttributes struct{ eventType, dataSchema string }

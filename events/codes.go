@@ -1,6 +1,8 @@
 package events
 
 import (
+	"slices"
+
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -74,7 +76,7 @@ const (
 	// ReasonRegistrationChanged: the hook is installed with another registration digest.
 	ReasonRegistrationChanged Reason = "registration_changed"
 
-	// input_boundary_rejected: a [BoundaryRule].
+	// input_boundary_rejected: a [BoundaryRule], see [BoundaryRules].
 
 	// producer_failed, producer_timed_out
 
@@ -135,3 +137,46 @@ const (
 	// ReasonInvocationStarted: written before a call whose predecessors were interrupted; the invocation is spent.
 	ReasonInvocationStarted Reason = "invocation_started"
 )
+
+// reasons are the codes and reasons that a dispatch receipt of a status may have. intent_conflict is not among them:
+// it stands in a [Conflict].
+var reasons = []struct {
+	status  Status
+	code    Code
+	reasons []Reason
+}{
+	{StatusProposed, "", []Reason{""}},
+	{StatusNotApplicable, "", []Reason{""}},
+	{StatusRedriven, "", []Reason{""}},
+	{StatusRetrying, "", []Reason{ReasonHookSaturated, ReasonHookSuspended, ReasonInvocationStarted}},
+	{StatusRetrying, CodeProducerFailed, []Reason{ReasonNoResponder, ReasonProviderError}},
+	{StatusRetrying, CodeProducerTimedOut, []Reason{ReasonNoReply}},
+	{StatusFailed, CodeRegistrationRejected, []Reason{ReasonHookRemoved, ReasonRegistrationChanged}},
+	{StatusFailed, CodeInputBoundaryRejected, boundaryReasons()},
+	{StatusFailed, CodeProducerFailed, []Reason{ReasonInvocationsExhausted, ReasonAttemptsExhausted}},
+	{StatusFailed, CodeProducerTimedOut, []Reason{ReasonInvocationsExhausted, ReasonAttemptsExhausted}},
+	{StatusFailed, CodeResultContractRejected, []Reason{
+		ReasonResultTooLarge, ReasonResultMalformed, ReasonResultIdentity, ReasonTooManyIntents, ReasonIntentKind,
+		ReasonIntentPayload, ReasonIntentClaims, ReasonIntentID, ReasonIntentRepeated, ReasonResultBoundary,
+	}},
+	{StatusFailed, CodeDispatchBudgetExhausted, []Reason{ReasonInterrupted, ReasonBacklogFull}},
+}
+
+func boundaryReasons() []Reason {
+	reasons := make([]Reason, 0, len(boundaryRules))
+	for _, rule := range boundaryRules {
+		reasons = append(reasons, Reason(rule))
+	}
+	return reasons
+}
+
+// Reasons are the reasons that a dispatch receipt of this status and code may have, "" for none; nil if a record of
+// the status never has the code.
+func Reasons(status Status, code Code) []Reason {
+	for i := range reasons {
+		if reasons[i].status == status && reasons[i].code == code {
+			return slices.Clone(reasons[i].reasons)
+		}
+	}
+	return nil
+}

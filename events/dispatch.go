@@ -1,5 +1,7 @@
 package events
 
+import "slices"
+
 // DispatchReceiptSchema is the schema version of a [DispatchReceipt].
 const DispatchReceiptSchema = "loopx_post_writeback_dispatch_receipt_v0"
 
@@ -52,7 +54,7 @@ func (r *DispatchReceipt) validate(at path) *DecodeError {
 	if err := wantSchema(at, r.SchemaVersion, DispatchReceiptSchema); err != nil {
 		return err
 	}
-	if err := wantHook(at, r.DispatchID, r.HookID, r.CapabilityID); err != nil {
+	if err := wantHook(at, "dispatch_id", r.DispatchID, r.HookID, r.CapabilityID); err != nil {
 		return err
 	}
 	if err := wantName(at.member("profile"), r.Profile); err != nil {
@@ -77,10 +79,42 @@ func (r *DispatchReceipt) validate(at path) *DecodeError {
 	if r.RecordNumber < 1 {
 		return at.member("record_number").bad("must count from 1")
 	}
-	if r.Attempt < 0 || r.Invocations < 0 || r.Invocations > r.Attempt {
+	if r.Attempt < 0 {
+		return at.member("attempt").bad("must not be negative")
+	}
+	if r.Invocations < 0 || r.Invocations > r.Attempt {
 		return at.member("invocations").bad("must be from 0 to the attempts")
 	}
 	if err := r.RecordedAt.validate(at.member("recorded_at")); err != nil {
+		return err
+	}
+	if err := r.validateStatus(at); err != nil {
+		return err
+	}
+	if r.Input != nil {
+		if err := r.Input.validate(at.member("input")); err != nil {
+			return err
+		}
+	}
+	for i := range r.Intents {
+		if err := r.Intents[i].validate(at.member("intents").index(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// validateStatus checks the members that depend on the status.
+func (r *DispatchReceipt) validateStatus(at path) *DecodeError {
+	decided := false // by a result
+	switch r.Status {
+	case StatusProposed, StatusNotApplicable:
+		decided = true
+	case StatusRetrying, StatusFailed, StatusRedriven:
+	default:
+		return at.member("status").bad("must be a known status")
+	}
+	if err := wantReason(at, r.Status, r.Code, r.Reason); err != nil {
 		return err
 	}
 	if (r.RetryAt != "") != (r.Status == StatusRetrying) {
@@ -94,33 +128,30 @@ func (r *DispatchReceipt) validate(at path) *DecodeError {
 	if (r.Actor != "") != (r.Status == StatusRedriven) {
 		return at.member("actor").bad("must stand exactly in a redriven record")
 	}
+	if r.Actor != "" && !IsOpaqueID(string(r.Actor)) {
+		return at.member("actor").bad("must be an opaque id or null")
+	}
 	if (r.Input != nil) != HoldsInput(r.Status, r.Code) {
 		return at.member("input").bad("must stand exactly where the status and code say so")
 	}
 	if (len(r.Intents) > 0) != (r.Status == StatusProposed) {
 		return at.member("intents").bad("must be there exactly when proposed")
 	}
-	if (r.ResultDigest != "") != (r.Status == StatusProposed || r.Status == StatusNotApplicable) {
+	if (r.ResultDigest != "") != decided {
 		return at.member("result_digest").bad("must stand exactly where there is a result")
 	}
-	return r.validateParts(at)
+	return nil
 }
 
-func (r *DispatchReceipt) validateParts(at path) *DecodeError {
-	switch r.Status {
-	case StatusProposed, StatusNotApplicable, StatusRetrying, StatusFailed, StatusRedriven:
-	default:
-		return at.member("status").bad("must be a known status")
-	}
-	if r.Input != nil {
-		if err := r.Input.validate(at.member("input")); err != nil {
-			return err
+func wantReason(at path, status Status, code Code, reason Reason) *DecodeError {
+	for i := range reasons {
+		if reasons[i].status != status || reasons[i].code != code {
+			continue
 		}
-	}
-	for i := range r.Intents {
-		if err := r.Intents[i].validate(at.member("intents").index(i)); err != nil {
-			return err
+		if !slices.Contains(reasons[i].reasons, reason) {
+			return at.member("reason").bad("must be a reason of the code")
 		}
+		return nil
 	}
-	return nil
+	return at.member("code").bad("must be a code of the status")
 }

@@ -1,5 +1,7 @@
 package events
 
+import "slices"
+
 // Schema versions of the documents between the dispatcher and a provider.
 const (
 	HookInputSchema  = "loopx_post_writeback_hook_input_v0"
@@ -58,21 +60,26 @@ func (in *HookInput) validate(at path) *DecodeError {
 	if err := wantSchema(at, in.SchemaVersion, HookInputSchema); err != nil {
 		return err
 	}
-	if err := wantHook(at, in.DispatchID, in.HookID, in.CapabilityID); err != nil {
+	if err := wantHook(at, "dispatch_id", in.DispatchID, in.HookID, in.CapabilityID); err != nil {
 		return err
 	}
-	if p := in.Projection; p != nil {
-		if err := p.validate(at.member("projection")); err != nil {
-			return err
-		}
-	}
+	transitions := allTransitions
 	if s := in.Source; s != nil {
 		at := at.member("source")
 		if err := s.CommittedAt.validate(at.member("committed_at")); err != nil {
 			return err
 		}
-		if !s.EventKind.Known() {
+		if transitions = s.EventKind.transitions(); transitions == nil {
 			return at.member("event_kind").bad("must be a known event kind")
+		}
+	}
+	if p := in.Projection; p != nil {
+		at := at.member("projection")
+		if err := p.validate(at); err != nil {
+			return err
+		}
+		if !slices.Contains(transitions, p.Transition) {
+			return at.member("transition").bad("must be a transition of the event kind")
 		}
 	}
 	if where, rule := in.outsideBoundary(); rule != "" {
@@ -85,7 +92,7 @@ func (r *HookResult) validate(at path) *DecodeError {
 	if err := wantSchema(at, r.SchemaVersion, HookResultSchema); err != nil {
 		return err
 	}
-	if err := wantHook(at, r.DispatchID, r.HookID, r.CapabilityID); err != nil {
+	if err := wantHook(at, "dispatch_id", r.DispatchID, r.HookID, r.CapabilityID); err != nil {
 		return err
 	}
 	switch r.Status {
@@ -108,9 +115,10 @@ func (r *HookResult) validate(at path) *DecodeError {
 	return nil
 }
 
-func wantHook(at path, dispatch DispatchID, hook HookID, capability CapabilityID) *DecodeError {
+// wantHook checks who a document is from or for; member is where its dispatch id stands.
+func wantHook(at path, member string, dispatch DispatchID, hook HookID, capability CapabilityID) *DecodeError {
 	if !IsDispatchID(dispatch) {
-		return at.member("dispatch_id").bad("must be a dispatch id")
+		return at.member(member).bad("must be a dispatch id")
 	}
 	if err := wantName(at.member("hook_id"), hook); err != nil {
 		return err

@@ -38,10 +38,7 @@ func (i *Intent) validate(at path) *DecodeError {
 	if err := wantSchema(at, i.SchemaVersion, IntentSchema); err != nil {
 		return err
 	}
-	if err := wantHook(at, i.SourceDispatchID, i.HookID, i.CapabilityID); err != nil {
-		if err.Path == at.member("dispatch_id").String() {
-			return at.member("source_dispatch_id").bad("must be a dispatch id")
-		}
+	if err := wantHook(at, "source_dispatch_id", i.SourceDispatchID, i.HookID, i.CapabilityID); err != nil {
 		return err
 	}
 	if !IsIntentID(i.IntentID) {
@@ -58,9 +55,6 @@ func (i *Intent) validate(at path) *DecodeError {
 	}
 	if i.Payload.Kind() != '{' {
 		return at.member("payload").bad("must be an object")
-	}
-	if err := i.Payload.Canonicalize(); err != nil {
-		return at.member("payload").bad("must have a canonical form")
 	}
 	if b := i.Budget.MaxAttempts; b < 1 || b > maxIntentAttempts {
 		return at.member("budget").member("max_attempts").bad("must be from 1 to 64")

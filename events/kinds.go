@@ -48,3 +48,11 @@ func (k EventKind) transitions() []Transition {
 	}
 	return nil
 }
+
+// allTransitions are those of all event kinds.
+var allTransitions = func() (all []Transition) {
+	for _, row := range eventKinds {
+		all = append(all, row.transitions...)
+	}
+	return all
+}()

@@ -85,7 +85,7 @@ func (r *Receipt) validate(at path) *DecodeError {
 		return err
 	}
 	if known := r.EventKind.transitions(); known != nil && !slices.Contains(known, r.Projection.Transition) {
-		return at.member("projection").member("transition").bad("must be a transition of the receipt's event kind")
+		return at.member("projection").member("transition").bad("must be a transition of the event kind")
 	}
 	return nil
 }

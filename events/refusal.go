@@ -1,5 +1,7 @@
 package events
 
+import "slices"
+
 // Schema versions of the records about what was not taken.
 const (
 	RefusalSchema  = "loopx_post_writeback_refusal_v0"
@@ -20,9 +22,9 @@ const (
 type RefusalReason string
 
 const (
-	// RefusedTooLarge: more than [MaxReceiptBytes].
+	// RefusedTooLarge: a receipt of more than [MaxReceiptBytes], or a registration file of more than is read.
 	RefusedTooLarge RefusalReason = "too_large"
-	// RefusedMalformed: not a receipt document, not a CloudEvent, or the subject names another event kind.
+	// RefusedMalformed: not such a document, not a CloudEvent, or the subject names another event kind.
 	RefusedMalformed RefusalReason = "malformed"
 	// RefusedUnknownEventKind: the event kind is not in the table.
 	RefusedUnknownEventKind RefusalReason = "unknown_event_kind"
@@ -47,6 +49,21 @@ const (
 	// RefusedOverCeiling: the registration asks for more than a profile's ceiling.
 	RefusedOverCeiling RefusalReason = "over_ceiling"
 )
+
+// refusalReasons are the reasons to refuse each kind of document, in the order in which they are asked.
+var refusalReasons = map[RefusedDocument][]RefusalReason{
+	RefusedReceipt: {
+		RefusedTooLarge, RefusedMalformed, RefusedUnknownEventKind, RefusedUnknownProfile, RefusedIdentityIncomplete,
+		RefusedEffectMismatch, RefusedNotDurableWriteback, RefusedNotCommitted, RefusedNotCheckpointed, RefusedTooOld,
+		RefusedFromFuture, RefusedPoisoned,
+	},
+	RefusedRegistration: {RefusedTooLarge, RefusedMalformed, RefusedOverCeiling},
+}
+
+// RefusalReasons are the reasons to refuse a kind of document, in the order in which they are asked.
+func RefusalReasons(document RefusedDocument) []RefusalReason {
+	return slices.Clone(refusalReasons[document])
+}
 
 // Refusal records, under the digest of the raw bytes, that a document was not taken. It holds nothing of it.
 type Refusal struct {
@@ -90,29 +107,26 @@ func (r *Refusal) validate(at path) *DecodeError {
 	if !IsSHA256(r.Digest) {
 		return at.member("digest").bad("must be 64 hex digits")
 	}
-	if r.HookID != "" {
-		if err := wantName(at.member("hook_id"), string(r.HookID)); err != nil {
-			return err
-		}
-	}
 	switch r.Document {
 	case RefusedReceipt:
 		if r.Code != "" {
 			return at.member("code").bad("must be null for a receipt")
 		}
+		if r.HookID != "" {
+			return at.member("hook_id").bad("must be null for a receipt")
+		}
 	case RefusedRegistration:
 		if r.Code != CodeRegistrationRejected {
 			return at.member("code").bad(`must be "registration_rejected" for a registration`)
 		}
+		if r.HookID != "" && !IsName(string(r.HookID)) {
+			return at.member("hook_id").bad("must be a name or null")
+		}
 	default:
 		return at.member("document").bad(`must be "receipt" or "registration"`)
 	}
-	switch r.Reason {
-	case RefusedTooLarge, RefusedMalformed, RefusedUnknownEventKind, RefusedUnknownProfile, RefusedIdentityIncomplete,
-		RefusedEffectMismatch, RefusedNotDurableWriteback, RefusedNotCommitted, RefusedNotCheckpointed, RefusedTooOld,
-		RefusedFromFuture, RefusedPoisoned, RefusedOverCeiling:
-	default:
-		return at.member("reason").bad("must be a known refusal reason")
+	if !slices.Contains(refusalReasons[r.Document], r.Reason) {
+		return at.member("reason").bad("must be a reason to refuse the document")
 	}
 	if r.Size < 0 {
 		return at.member("size").bad("must not be negative")
@@ -124,7 +138,7 @@ func (c *Conflict) validate(at path) *DecodeError {
 	if err := wantSchema(at, c.SchemaVersion, ConflictSchema); err != nil {
 		return err
 	}
-	if err := wantHook(at, c.DispatchID, c.HookID, c.CapabilityID); err != nil {
+	if err := wantHook(at, "dispatch_id", c.DispatchID, c.HookID, c.CapabilityID); err != nil {
 		return err
 	}
 	if c.Code != CodeIntentConflict {

@@ -20,20 +20,44 @@ func (t Timestamp) Time() time.Time {
 }
 
 func (t Timestamp) validate(at path) *DecodeError {
-	// time.Parse also takes a comma, and hours and offsets of one digit, none of which RFC 3339 has.
-	const shortest = len("2006-01-02T15:04:05Z")
-	s := string(t)
-	ok := len(s) >= shortest && s[10] == 'T' && s[13] == ':' && (s[19] == '.' || s[19] == 'Z' || s[19] == '+' || s[19] == '-')
-	if ok && s[len(s)-1] != 'Z' {
-		offset := s[len(s)-min(len(s), len("+00:00")):]
-		ok = (offset[0] == '+' || offset[0] == '-') && offset[3] == ':' && offset[1] <= '2' && offset[4] <= '5'
-	}
-	if ok {
-		_, err := time.Parse(time.RFC3339Nano, s)
-		ok = err == nil
-	}
-	if !ok {
+	if !isTimestamp(string(t)) {
 		return at.bad("must be an RFC 3339 time with an offset")
 	}
 	return nil
+}
+
+// isTimestamp is stricter than time.Parse, which also takes a comma, hours of one digit, and an offset of 24 hours.
+func isTimestamp(s string) bool {
+	const seconds = "0000-00-00T00:00:00"
+	if len(s) < len(seconds)+1 || !matches(s[:len(seconds)], seconds) {
+		return false
+	}
+	offset := s[len(seconds):]
+	if offset[0] == '.' {
+		fraction := leading(offset[1:], isDigit)
+		if fraction == "" {
+			return false
+		}
+		offset = offset[1+len(fraction):]
+	}
+	if offset != "Z" {
+		if !matches(offset, "+00:00") && !matches(offset, "-00:00") || offset[1:3] > "23" || offset[4:] > "59" {
+			return false
+		}
+	}
+	_, err := time.Parse(time.RFC3339Nano, s) // days of a month, and the like
+	return err == nil
+}
+
+// matches reports whether s has a digit wherever form has one, and otherwise its letters.
+func matches(s, form string) bool {
+	if len(s) != len(form) {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] != form[i] && (form[i] != '0' || !isDigit(s[i])) {
+			return false
+		}
+	}
+	return true
 }
