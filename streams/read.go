@@ -1,0 +1,99 @@
+package streams
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/afterwrite/afterwrite/events"
+)
+
+// ErrMissing is returned by [Read] where the stream is not there: the streams were not applied, or it is another
+// account.
+var ErrMissing = errors.New("the stream does not exist: apply the streams first")
+
+// Stored is a document as a stream holds it.
+type Stored[D any] struct {
+	Document D
+	Envelope events.Envelope
+	Subject  string
+	Sequence uint64
+	// At is when the stream took it.
+	At time.Time
+}
+
+// Read reads what a stream holds on the filter's subjects, in the order it was written, and ends with what is there
+// when it begins. With latest it reads the last message of each subject only. A message that is not an event of a
+// document is an error that names its sequence; the reader may go on.
+func Read[D any](
+	ctx context.Context, js jetstream.JetStream, stream, filter string, latest bool, decode func([]byte) (D, error),
+) iter.Seq2[Stored[D], error] {
+	return func(yield func(Stored[D], error) bool) {
+		fail := func(err error) {
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				err = ErrMissing
+			}
+			yield(Stored[D]{}, fmt.Errorf("streams: read %s: %w", stream, err))
+		}
+		policy := jetstream.DeliverAllPolicy
+		if latest {
+			policy = jetstream.DeliverLastPerSubjectPolicy
+		}
+		handle, err := js.Stream(ctx, stream)
+		if err != nil {
+			fail(err)
+			return
+		}
+		end := handle.CachedInfo().State.LastSeq
+		consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{
+			FilterSubjects: []string{filter}, DeliverPolicy: policy,
+		})
+		if err != nil {
+			fail(err)
+			return
+		}
+		pending := consumer.CachedInfo().NumPending
+		if pending == 0 {
+			return
+		}
+		messages, err := consumer.Messages()
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer messages.Stop()
+		for ; pending > 0; pending-- {
+			m, err := messages.Next(jetstream.NextContext(ctx))
+			if err != nil {
+				fail(err)
+				return
+			}
+			stored, err := readStored(m, decode)
+			if stored.Sequence > end || !yield(stored, err) {
+				return
+			}
+		}
+	}
+}
+
+func readStored[D any](m jetstream.Msg, decode func([]byte) (D, error)) (Stored[D], error) {
+	stored := Stored[D]{Subject: m.Subject()}
+	meta, err := m.Metadata()
+	if err != nil {
+		return stored, fmt.Errorf("streams: read the metadata of a message: %w", err)
+	}
+	stored.Sequence, stored.At = meta.Sequence.Stream, meta.Timestamp
+	envelope, data, err := events.ReadEvent(m.Headers(), m.Data())
+	if err == nil {
+		stored.Envelope = envelope
+		stored.Document, err = decode(data)
+	}
+	if err != nil {
+		return stored, fmt.Errorf("streams: the message at sequence %d of %s: %w", stored.Sequence, meta.Stream, err)
+	}
+	return stored, nil
+}
