@@ -3,6 +3,8 @@ package streams
 import (
 	"errors"
 	"strings"
+
+	"github.com/afterwrite/afterwrite/events"
 )
 
 // RefusedError is returned by [Apply] when fields differ that it does not change. It has then changed nothing.
@@ -18,6 +20,25 @@ func (e *RefusedError) Error() string {
 	return "streams: nothing was applied: " + strings.Join(lines, "\n")
 }
 
+// ReceiptError is returned for a receipt that every dispatcher would refuse. Nothing was sent. It repeats no value
+// of the receipt.
+type ReceiptError struct {
+	// Reason is what the refusal would be recorded with.
+	Reason events.RefusalReason
+	// Member is the member that breaks the rule; "" for the document itself.
+	Member string
+	// Rule is the rule, as in "must not be empty".
+	Rule string
+}
+
+func (e *ReceiptError) Error() string {
+	member := e.Member
+	if member == "" {
+		member = "the document"
+	}
+	return "the receipt would be refused as " + string(e.Reason) + ": " + member + " " + e.Rule
+}
+
 var (
 	// ErrStreamFull is returned by [Publisher.Publish] when the stream, or the broker, has no room for the receipt and
 	// had none until the context ended. Nothing was stored: publish it again when there is room.
@@ -30,8 +51,4 @@ var (
 	// ErrUnconfirmed is returned by [Publisher.Publish] when the broker did not answer until the context ended. The
 	// receipt may be stored or not: publishing it again is safe and tells.
 	ErrUnconfirmed = errors.New("the broker did not confirm the receipt")
-
-	// ErrInvalidReceipt is returned by [Publisher.Publish] for a receipt that every dispatcher would refuse. It wraps
-	// the reason. Nothing was sent.
-	ErrInvalidReceipt = errors.New("the receipt would be refused")
 )
