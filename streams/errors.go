@@ -39,16 +39,17 @@ func (e *ReceiptError) Error() string {
 	return "the receipt would be refused as " + string(e.Reason) + ": " + member + " " + e.Rule
 }
 
+// After any of these the receipt is to be published again: that is always safe, and an attempt that was cut short
+// may have stored it.
 var (
-	// ErrStreamFull is returned by [Publisher.Publish] when the stream, or the broker, has no room for the receipt and
-	// had none until the context ended. Nothing was stored: publish it again when there is room.
+	// ErrStreamFull is returned by [Publisher.Publish] when the stream, or the broker, had no room for the receipt
+	// until the context ended.
 	ErrStreamFull = errors.New("the stream of receipts is full")
 
 	// ErrNoStream is returned by [Publisher.Publish] when no stream took the receipt until the context ended: it was
-	// not created, or its leader was away all the time. Nothing was stored.
+	// not created, or its leader was away all the time.
 	ErrNoStream = errors.New("there is no stream of receipts")
 
-	// ErrUnconfirmed is returned by [Publisher.Publish] when the broker did not answer until the context ended. The
-	// receipt may be stored or not: publishing it again is safe and tells.
+	// ErrUnconfirmed is returned by [Publisher.Publish] when the broker did not answer until the context ended.
 	ErrUnconfirmed = errors.New("the broker did not confirm the receipt")
 )

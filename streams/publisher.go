@@ -80,6 +80,7 @@ func (p *Publisher) Publish(ctx context.Context, receipt *events.Receipt) (Publi
 	id := events.SHA256(data) // data is canonical
 	msg := &nats.Msg{Subject: ReceiptSubject(receipt.EventKind), Header: p.header(ctx, id, receipt), Data: data}
 
+	var known error
 	for pause := p.options.Backoff; ; pause = min(2*pause, p.options.MaxBackoff) {
 		ack, err := p.attempt(ctx, msg)
 		if err == nil {
@@ -89,11 +90,15 @@ func (p *Publisher) Publish(ctx context.Context, receipt *events.Receipt) (Publi
 		if cause == nil {
 			return Published{}, fmt.Errorf("streams: publish receipt %s: %w", id, err)
 		}
+		// An attempt that the end of ctx cut short says less than the answers before it.
+		if known == nil || ctx.Err() == nil {
+			known = cause
+		}
 		// Publishers that were refused together should not all come back together.
 		jittered := pause - pause/5 + rand.N(2*(pause/5)+1)
 		select {
 		case <-ctx.Done():
-			return Published{}, fmt.Errorf("streams: publish receipt %s: %w: %w", id, cause, context.Cause(ctx))
+			return Published{}, fmt.Errorf("streams: publish receipt %s: %w: %w", id, known, context.Cause(ctx))
 		case <-time.After(jittered):
 		}
 	}
