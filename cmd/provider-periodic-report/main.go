@@ -41,14 +41,8 @@ type flags struct {
 }
 
 func main() {
-	var f flags
-	parser := kong.Must(&f,
-		kong.Name("provider-periodic-report"),
-		kong.Description("Serves the periodic_report capability: proposes trigger evaluations, and decides whether a report is due."),
-		kong.DefaultEnvars("AFTERWRITE"),
-		kong.Vars{"version": version, "processors": strconv.Itoa(runtime.GOMAXPROCS(0)), "queue": strconv.Itoa(providers.DefaultQueue), "drain": providers.DefaultDrainTimeout.String()},
-	)
-	if _, err := parser.Parse(os.Args[1:]); err != nil {
+	f, err := parse(os.Args[1:])
+	if err != nil {
 		exit(exitUsage, err)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,6 +53,26 @@ func main() {
 	if err := run(ctx, f); err != nil {
 		exit(exitFailed, err)
 	}
+}
+
+func parse(args []string) (flags, error) {
+	var f flags
+	parser, err := kong.New(&f,
+		kong.Name("provider-periodic-report"),
+		kong.Description("Serves the periodic_report capability: proposes trigger evaluations, and decides whether a report is due."),
+		kong.DefaultEnvars("AFTERWRITE"),
+		kong.Vars{
+			"version":    version,
+			"processors": strconv.Itoa(runtime.GOMAXPROCS(0)),
+			"queue":      strconv.Itoa(providers.DefaultQueue),
+			"drain":      providers.DefaultDrainTimeout.String(),
+		},
+	)
+	if err != nil {
+		return flags{}, err
+	}
+	_, err = parser.Parse(args)
+	return f, err
 }
 
 func exit(code int, err error) {

@@ -267,6 +267,13 @@ func stops(t *testing.T, url string, p Provider) {
 	const calls = 200
 	replies := c.pipeline(p.Hook.Inputs[0], calls)
 	stop[0]()
+	// The broker has every answer of a provider that has stopped, so after a flush they are here.
+	if err := c.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := replies.Pending(); err != nil || n != calls {
+		t.Fatalf("%d of %d calls were answered (%v)", n, calls, err)
+	}
 	replies.await(calls)
 	reply, err := c.nc.RequestMsg(c.call(p.Hook.Inputs[0]), patience)
 	if err == nil {
