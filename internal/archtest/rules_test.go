@@ -64,6 +64,15 @@ var rules = []rule{
 		because: "a core decides and does nothing: the contract and a few pure packages are all it may import",
 	},
 	{
+		from: "./dispatcher/lane/...", to: "./streams/... github.com/nats-io/...",
+		because: "a lane is fed inputs and emits effects, so that a simulated broker can drive it through any history",
+	},
+	{
+		from: "./dispatcher/lane/...", to: "context crypto/rand log/... math/rand/... net net/http/... os/... sync/... go.uber.org/...",
+		direct:  true,
+		because: "one loop owns a lane and nothing in it blocks, so it needs no lock, context, log or I/O",
+	},
+	{
 		from: "./events/...",
 		to: "context crypto/rand io/ioutil log/... math/rand/... net net/http/... os/... runtime/... syscall " +
 			"go.uber.org/... github.com/nats-io/...",
@@ -130,6 +139,10 @@ func TestEveryRuleForbidsWhatItIsThereFor(t *testing.T) {
 		{from: "./dispatcher/core", imported: "./streams"},
 		{from: "./dispatcher/core", imported: "github.com/nats-io/nats.go"},
 		{from: "./dispatcher/core", imported: "hash/fnv", allowed: true},
+		{from: "./dispatcher/lane", imported: "./streams"},
+		{from: "./dispatcher/lane", imported: "github.com/nats-io/nats.go/jetstream"},
+		{from: "./dispatcher/lane", imported: "sync/atomic"},
+		{from: "./dispatcher/lane", imported: "./dispatcher/core", allowed: true},
 		{from: "./executors/core", imported: "log/slog"},
 		{from: "./executors/core", imported: "time", allowed: true},
 		{from: "./executors/executortest", imported: "testing", allowed: true},

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// pure are the folders that decide: what happens there depends on arguments only.
-var pure = []string{"dispatcher/core", "executors/core", "events"}
+// pure are the folders in which what happens depends on arguments only.
+var pure = []string{"dispatcher/core", "dispatcher/lane", "executors/core", "events"}
 
 // impure names, by package, the functions that a pure package may import but not call.
 var impure = map[string][]string{
@@ -33,7 +33,7 @@ func TestPurePackagesKnowNeitherClockNorGoroutine(t *testing.T) {
 	for name, source := range sources(t) {
 		if slices.Contains(pure, filepath.ToSlash(filepath.Dir(name))) {
 			for _, fault := range impurities(t, name, source) {
-				t.Errorf("%s: a pure package decides by its arguments only, so that equal commands give equal results", fault)
+				t.Errorf("%s: what a pure package does depends on its arguments only, so that it can be run again and simulated", fault)
 			}
 		}
 	}
