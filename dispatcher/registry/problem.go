@@ -32,7 +32,7 @@ type Contradictions struct {
 // Error lists all problems, one a line, and after them what is wrong with the rejected hooks.
 func (c *Contradictions) Error() string {
 	var b strings.Builder
-	b.WriteString("registry: the installed files contradict each other")
+	b.WriteString("registry: nothing can run with these files:")
 	for _, problem := range c.Problems {
 		b.WriteString("\n  " + problem.String())
 	}

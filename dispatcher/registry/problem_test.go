@@ -376,7 +376,7 @@ profiles:
 	if err == nil {
 		t.Fatal("no error")
 	}
-	want := `registry: the installed files contradict each other
+	want := `registry: nothing can run with these files:
   ` + triggerFile + `: registration.hook_id "periodic_report.runtime_trigger" is registered by hooks/copy.yaml too
   ` + profilesFile + `: profiles.default.retry.max_attempts must be from 1 to 100
   ` + profilesFile + `: profiles.default.hooks[0] names the hook "gone.hook", which no file registers
