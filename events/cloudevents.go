@@ -140,6 +140,9 @@ func ReadEvent(h Header, payload []byte) (Envelope, []byte, error) {
 	if fault == nil {
 		fault = a.validate()
 	}
+	if fault == nil && a.sdk != nil {
+		fault = a.validateBySDK()
+	}
 	if fault != nil {
 		return Envelope{}, data, fault
 	}
@@ -175,6 +178,8 @@ type attributes struct {
 	subject         string
 	// present tells an attribute that is empty from one that is absent.
 	present attributeSet
+	// sdk is the event as the CloudEvents SDK sees it; nil in binary mode.
+	sdk *event.Event
 }
 
 // attributeSet has one bit for each attribute that the contract knows.
@@ -257,11 +262,12 @@ func (a *attributes) readJSON(payload []byte) ([]byte, *DecodeError) {
 	}
 	data := payload
 	sdk := event.New(specVersion)
+	a.sdk = &sdk
 	seen := make([]string, 0, 12)
 	for dec.PeekKind() == '"' {
 		name, value, fault := readMember(dec)
 		if fault == nil && slices.Contains(seen, name) {
-			fault = eventPath().fault(FaultDuplicateMember, "has a member twice")
+			fault = eventPath().fault(FaultDuplicateMember, "must not have a member twice")
 		}
 		if fault != nil {
 			return data, fault
@@ -273,7 +279,7 @@ func (a *attributes) readJSON(payload []byte) ([]byte, *DecodeError) {
 		case memberDataBase64:
 			data, fault = decodeBase64(value, payload)
 		default:
-			fault = a.readJSONAttribute(&sdk, name, value)
+			fault = a.readJSONAttribute(name, value)
 		}
 		if fault != nil {
 			return data, fault
@@ -291,7 +297,7 @@ func (a *attributes) readJSON(payload []byte) ([]byte, *DecodeError) {
 	case !plain && !encoded:
 		return data, attributePath(memberData).missing()
 	}
-	return data, a.validateBySDK(&sdk)
+	return data, nil
 }
 
 // The members of a structured event that are no attributes.
@@ -330,7 +336,7 @@ func unquote(value jsontext.Value) (string, bool) {
 }
 
 // readJSONAttribute reads one attribute, for the contract and for the SDK. Null is an absent attribute.
-func (a *attributes) readJSONAttribute(sdk *event.Event, name string, value jsontext.Value) *DecodeError {
+func (a *attributes) readJSONAttribute(name string, value jsontext.Value) *DecodeError {
 	if !isAttributeName(name) {
 		return eventPath().bad(ruleAttributeName)
 	}
@@ -349,23 +355,25 @@ func (a *attributes) readJSONAttribute(sdk *event.Event, name string, value json
 		if !ok || !isAttributeText(text) {
 			return eventPath().fault(FaultEncoding, "must have extension attributes of valid text")
 		}
-		sdk.SetExtension(name, text)
+		a.sdk.SetExtension(name, text)
 	case kind == 't' || kind == 'f':
-		sdk.SetExtension(name, kind == 't')
+		a.sdk.SetExtension(name, kind == 't')
 	case kind == '0':
 		n, err := strconv.ParseInt(string(value), 10, 32)
 		if err != nil {
 			return eventPath().fault(FaultNumber, "must have extension attributes of 32-bit integers")
 		}
-		sdk.SetExtension(name, int32(n))
+		a.sdk.SetExtension(name, int32(n))
 	default:
 		return eventPath().fault(FaultWrongType, "must have extension attributes of strings, booleans and integers")
 	}
 	return nil
 }
 
-// validateBySDK has the CloudEvents SDK judge a structured event, whose attributes anybody may have written.
-func (a *attributes) validateBySDK(sdk *event.Event) *DecodeError {
+// validateBySDK has the CloudEvents SDK judge a structured event too: it comes from other software, and the SDK is
+// what most of that is made of.
+func (a *attributes) validateBySDK() *DecodeError {
+	sdk := a.sdk
 	sdk.SetID(a.ID)
 	sdk.SetSource(a.Source)
 	sdk.SetType(a.Type)
