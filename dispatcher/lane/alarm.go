@@ -9,8 +9,13 @@ import (
 // met, so that an op enters and leaves near the end, which is cheap.
 type alarms []*op
 
-func (a alarms) Len() int           { return len(a) }
-func (a alarms) Less(i, j int) bool { return a[i].deadline.Before(a[j].deadline) }
+func (a alarms) Len() int { return len(a) }
+func (a alarms) Less(i, j int) bool {
+	if c := a[i].deadline.Compare(a[j].deadline); c != 0 {
+		return c < 0
+	}
+	return a[i].id < a[j].id
+}
 func (a alarms) Swap(i, j int) {
 	a[i], a[j] = a[j], a[i]
 	a[i].alarm, a[j].alarm = i, j

@@ -113,6 +113,18 @@ func (l *Lane) over(o *op) {
 	l.alarms.clear(o)
 }
 
+// overAll ends the ops that match, which is rare.
+func (l *Lane) overAll(match func(*op) bool) {
+	for _, o := range l.ops {
+		if match(o) {
+			if o.kind == opCall {
+				l.effects.Forget(o.id)
+			}
+			l.over(o)
+		}
+	}
+}
+
 // advance asks the core about the dispatch's stage, loading first what it needs.
 func (l *Lane) advance(now time.Time, d *dispatch) {
 	state := core.State{Installed: l.options.Installed, Journal: d.journal}
@@ -381,8 +393,7 @@ func (l *Lane) forgetLate(o *op) {
 }
 
 func (l *Lane) decideLate(now time.Time, d *dispatch, reply core.Reply) {
-	w := &work{begun: now, open: 1}
-	l.works[w] = struct{}{}
+	w := l.begin(&work{begun: now, open: 1})
 	w.plan = []dispatch{{
 		work: w, stage: stageDecide, key: d.key, planned: d.planned, exact: true, call: d.call, reply: reply,
 	}}
@@ -442,11 +453,7 @@ func growing(n int) time.Duration {
 
 // giveUp ends the dispatch for this delivery: its message comes again and the journal says what is missing.
 func (l *Lane) giveUp(now time.Time, d *dispatch) {
-	for _, o := range l.ops {
-		if o.dispatch == d {
-			l.over(o)
-		}
-	}
+	l.overAll(func(o *op) bool { return o.dispatch == d })
 	d.place.release(errNotAttempted)
 	d.place = nil
 	w := d.work

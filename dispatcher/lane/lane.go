@@ -50,11 +50,13 @@ type Lane struct {
 
 	ops    map[Op]*op
 	lastOp Op
-	alarms alarms
-	works  map[*work]struct{}
-	taken  int // receipts under way
-	late   []*op
-	panics map[uint64]int
+	// lastWork names works in the order they began: whatever is done to several is done in that order.
+	lastWork uint64
+	alarms   alarms
+	works    map[uint64]*work
+	taken    int // receipts under way
+	late     []*op
+	panics   map[uint64]int
 
 	stopping bool
 }
@@ -70,6 +72,7 @@ type source struct {
 
 // work is a message or a request until it is answered.
 type work struct {
+	id       uint64
 	delivery *Delivery // nil for a request and for a late reply
 	request  *Request
 	begun    time.Time
@@ -89,7 +92,7 @@ func New(options Options, effects Effects, observer Observer) *Lane {
 		hooks:    map[events.HookID]*hook{},
 		bySrc:    map[Source]*source{},
 		ops:      map[Op]*op{},
-		works:    map[*work]struct{}{},
+		works:    map[uint64]*work{},
 		panics:   map[uint64]int{},
 	}
 	l.addSource(Receipts, nil)
@@ -152,8 +155,7 @@ func (l *Lane) Deliver(now time.Time, d *Delivery) {
 		l.effects.HandBack(d, handBackDelay(1))
 		return
 	}
-	w := &work{delivery: d, begun: now, trace: d.Event.Trace}
-	l.works[w] = struct{}{}
+	w := l.begin(&work{delivery: d, begun: now, trace: d.Event.Trace})
 	w.progress = l.await(&op{kind: opProgress, work: w}, now.Add(l.options.AckWait/2))
 	defer l.recovered(now, w)
 	if d.Source == Receipts {
@@ -275,8 +277,7 @@ func (l *Lane) Written(now time.Time, id Op, written Written) {
 
 // Redrive takes an operator's request.
 func (l *Lane) Redrive(now time.Time, request *Request) {
-	w := &work{request: request, begun: now, open: 1}
-	l.works[w] = struct{}{}
+	w := l.begin(&work{request: request, begun: now, open: 1})
 	w.plan = []dispatch{{work: w, stage: stagePrepare, key: request.Key, exact: true}}
 	defer l.recovered(now, w)
 	l.advance(now, &w.plan[0])
@@ -312,7 +313,8 @@ func (l *Lane) Idle() bool { return len(l.works) == 0 }
 
 // Abandon hands back whatever is still under way. The journal and a redelivery finish it.
 func (l *Lane) Abandon(now time.Time) {
-	for w := range l.works {
+	for _, id := range slices.Sorted(maps.Keys(l.works)) {
+		w := l.works[id]
 		l.drop(w)
 		if w.request != nil {
 			l.effects.Answer(w.request, Answer{Err: errStopped})
@@ -328,6 +330,13 @@ func (l *Lane) Load() (receipts int, places map[events.HookID]int) {
 		places[h.id] = h.taken
 	}
 	return l.taken, places
+}
+
+func (l *Lane) begin(w *work) *work {
+	l.lastWork++
+	w.id = l.lastWork
+	l.works[w.id] = w
+	return w
 }
 
 func (l *Lane) admit(now time.Time, w *work) {
@@ -382,7 +391,7 @@ func (l *Lane) settled(now time.Time, w *work) {
 
 // settleWork acknowledges the work's message, or hands it back if handBack says after how long.
 func (l *Lane) settleWork(now time.Time, w *work, handBack time.Duration) {
-	delete(l.works, w)
+	delete(l.works, w.id)
 	if w.progress != nil {
 		l.over(w.progress)
 	}
@@ -418,7 +427,7 @@ func (l *Lane) recovered(now time.Time, w *work) {
 		source, sequence = w.delivery.Source, w.delivery.Sequence
 	}
 	l.observer.Panicked(source, sequence, value, debug.Stack())
-	if _, open := l.works[w]; !open {
+	if _, open := l.works[w.id]; !open {
 		return
 	}
 	l.drop(w)
@@ -447,14 +456,7 @@ func (l *Lane) recovered(now time.Time, w *work) {
 
 // drop forgets everything that is under way for w, but its sign of progress.
 func (l *Lane) drop(w *work) {
-	for _, o := range l.ops {
-		if o.dispatch != nil && o.dispatch.work == w {
-			if o.kind == opCall {
-				l.effects.Forget(o.id)
-			}
-			l.over(o)
-		}
-	}
+	l.overAll(func(o *op) bool { return o.dispatch != nil && o.dispatch.work == w })
 	for i := range w.plan {
 		w.plan[i].place.release(errNotAttempted)
 		w.plan[i].place = nil
