@@ -48,14 +48,14 @@ func (c Change) String() string {
 	if c.Consumer != "" {
 		text += " " + c.Consumer
 	}
-	for i, d := range c.Differences {
-		separator := ", "
-		if i == 0 {
-			separator = ": "
-		}
-		text += fmt.Sprintf("%s%s %s → %s", separator, d.Field, d.Have, d.Want)
+	if len(c.Differences) == 0 {
+		return text
 	}
-	return text
+	fields := make([]string, len(c.Differences))
+	for i, d := range c.Differences {
+		fields[i] = d.Field + " " + d.Have + " → " + d.Want
+	}
+	return text + ": " + strings.Join(fields, ", ")
 }
 
 // Plan lists what [Apply] would do, in order, and changes nothing. Nothing to do is an empty list.

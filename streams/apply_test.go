@@ -280,8 +280,6 @@ func TestApplyRefusesEveryFieldThatTheBrokerCannotChange(t *testing.T) {
 	}{
 		"retention":         {"PWH_INTENTS", func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy }},
 		"storage":           {"PWH_INTENTS", func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }},
-		"deny_delete":       {"PWH_STATE", func(c *jetstream.StreamConfig) { c.DenyDelete = true }},
-		"deny_purge":        {"PWH_STATE", func(c *jetstream.StreamConfig) { c.DenyPurge = true }},
 		"allow_msg_ttl":     {"PWH_INTENTS", func(c *jetstream.StreamConfig) { c.AllowMsgTTL = true }},
 		"allow_msg_counter": {"PWH_STATE", func(c *jetstream.StreamConfig) { c.AllowMsgCounter = true }},
 		"sealed":            {"PWH_INTENTS", func(c *jetstream.StreamConfig) { c.Sealed = true }},
@@ -370,7 +368,10 @@ func TestAppliedFieldsLeaveTheOperatorsOwnAlone(t *testing.T) {
 	if _, err := js.CreateStream(ctx, cfg); err != nil {
 		t.Fatal(err)
 	}
-	apply(ctx, t, js, installed)
+	want := "update stream PWH_JOURNAL: max_age 1h0m0s → 168h0m0s"
+	if changes := lines(apply(ctx, t, js, installed)); !slices.Contains(changes, want) {
+		t.Errorf("apply did not say %q: %q", want, changes)
+	}
 	stream, err := js.Stream(ctx, streams.Journal)
 	if err != nil {
 		t.Fatal(err)
@@ -648,5 +649,19 @@ func TestAReplicatedTopologyIsAppliedAndStays(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, withoutRemedy(check(ctx, t, js, settings))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAStreamThatDeniesMoreThanAskedIsAccepted(t *testing.T) {
+	ctx, js := broker(t)
+	target := streams.Default(installed).Only(streams.State)
+	cfg := target.Streams[0].Config
+	cfg.DenyDelete, cfg.DenyPurge = true, true
+	if _, err := js.CreateStream(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	diffs, err := streams.Check(ctx, js, target)
+	if err != nil || len(diffs) != 0 {
+		t.Errorf("differences: %v, %v", lines(diffs), err)
 	}
 }

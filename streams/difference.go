@@ -1,6 +1,7 @@
 package streams
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -57,16 +58,25 @@ func (d Difference) String() string {
 }
 
 const (
-	remedyApply  = "apply the streams"
-	remedyStream = "the broker cannot change it: drain the stream, delete it and apply again"
-	// The journal is what makes a dispatch happen once.
-	remedyRecord   = "the broker cannot change it, and deleting the stream would let work be done twice"
+	remedyApply    = "apply the streams"
 	remedyConsumer = "the broker cannot change it: stop who uses the consumer, delete it and apply again, " +
 		"which loses its position"
 	remedyShrink = "the broker would delete messages for it: change it by hand if that is meant"
 	remedyExtra  = "it may stay; delete it by hand if nobody uses it"
 	remedyGone   = "its hook is not installed: apply deletes it when no wake-up is left for it"
 )
+
+// remedyStream is what can be done about a field that the broker cannot change, by what deleting the stream costs.
+func remedyStream(stream string) string {
+	switch stream {
+	case Journal, Executions:
+		return "the broker cannot change it: finish all work, delete the stream and apply again, " +
+			"after which work that is published again is done again"
+	case State:
+		return "the broker cannot change it: deleting the stream and applying again loses the state of every capability"
+	}
+	return "the broker cannot change it: drain the stream, delete it and apply again"
+}
 
 // field is one member of a configuration that the topology determines. What stands in no table, such as placement,
 // compression, descriptions and metadata, is the operator's and is left alone.
@@ -108,11 +118,11 @@ var streamFields = []field[jetstream.StreamConfig]{
 	},
 	{
 		name: "deny_delete", at: func(c *jetstream.StreamConfig) any { return &c.DenyDelete },
-		fixed: func(want, _ *jetstream.StreamConfig) bool { return !want.DenyDelete },
+		same: func(want, have *jetstream.StreamConfig) bool { return !want.DenyDelete || have.DenyDelete },
 	},
 	{
 		name: "deny_purge", at: func(c *jetstream.StreamConfig) any { return &c.DenyPurge },
-		fixed: func(want, _ *jetstream.StreamConfig) bool { return !want.DenyPurge },
+		same: func(want, have *jetstream.StreamConfig) bool { return !want.DenyPurge || have.DenyPurge },
 	},
 	{name: "allow_rollup_hdrs", at: func(c *jetstream.StreamConfig) any { return &c.AllowRollup }},
 	{name: "allow_direct", at: func(c *jetstream.StreamConfig) any { return &c.AllowDirect }},
@@ -198,35 +208,28 @@ func equal(a, b reflect.Value) bool {
 	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
+// text writes a value as the broker's configuration does, but durations to be read.
 func text(v reflect.Value) string {
 	switch x := v.Interface().(type) {
+	case time.Duration:
+		return x.String()
+	case []time.Duration:
+		return orNone(strings.Trim(fmt.Sprint(x), "[]"))
 	case []string:
-		if len(x) == 0 {
-			return "none"
-		}
-		return strings.Join(x, " ")
-	case string:
-		if x == "" {
-			return "none"
-		}
-	case *time.Time:
-		if x != nil {
-			return x.UTC().Format(time.RFC3339Nano)
-		}
-	case jetstream.DeliverPolicy:
-		// The library's own text of a policy carries its JSON quotes.
-		return strings.Trim(x.String(), `"`)
+		return orNone(strings.Join(x, " "))
 	}
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Slice:
-		if v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0 {
-			return "none"
-		}
-		if v.Kind() == reflect.Pointer {
-			return fmt.Sprintf("%+v", v.Elem().Interface())
-		}
+	out, err := json.Marshal(v.Interface())
+	if err != nil {
+		return fmt.Sprint(v.Interface())
 	}
-	return strings.ToLower(fmt.Sprintf("%v", v.Interface()))
+	return orNone(strings.Trim(string(out), `"`))
+}
+
+func orNone(s string) string {
+	if s == "" || s == "null" {
+		return "none"
+	}
+	return s
 }
 
 // compareStream is [compare] for a stream, with the remedies and with what only the stream's state can tell.
@@ -238,10 +241,8 @@ func compareStream(want jetstream.StreamConfig, info *jetstream.StreamInfo) ([]D
 		d := &diffs[i]
 		d.Stream = want.Name
 		switch {
-		case d.Kind == Immutable && (want.Name == Journal || want.Name == Executions):
-			d.Remedy = remedyRecord
 		case d.Kind == Immutable:
-			d.Remedy = remedyStream
+			d.Remedy = remedyStream(want.Name)
 		case loses(d.Field, want, info):
 			d.Kind, d.Remedy = Destructive, remedyShrink
 		}

@@ -19,24 +19,26 @@ import (
 func exampleBroker() (js jetstream.JetStream, stop func()) {
 	dir, err := os.MkdirTemp("", "afterwrite-example-")
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	server, err := natsembed.Start(natsembed.Options{StoreDir: dir, MaxStoreBytes: 64 << 30})
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	nc, err := nats.Connect(server.ClientURL())
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	js, err = jetstream.New(nc)
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	return js, func() {
 		nc.Close()
 		server.Shutdown()
-		os.RemoveAll(dir)
+		if err := os.RemoveAll(dir); err != nil {
+			log.Panic(err)
+		}
 	}
 }
 
@@ -47,7 +49,7 @@ func ExamplePublisher_Publish() {
 	defer stop()
 	ctx := context.Background()
 	if _, err := streams.Apply(ctx, js, streams.Default(streams.Settings{})); err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 
 	const effect = "goal_1:agent_1:todo_1:turn_1"
@@ -70,7 +72,7 @@ func ExamplePublisher_Publish() {
 	for range 2 {
 		published, err := publisher.Publish(ctx, receipt)
 		if err != nil {
-			log.Fatal(err)
+			log.Panic(err)
 		}
 		fmt.Printf("stored at %d, was there before: %v\n", published.Sequence, published.Duplicate)
 	}
@@ -93,14 +95,14 @@ func ExampleApply() {
 	settings := streams.Settings{Hooks: []events.HookID{"periodic_report.runtime_trigger"}}
 	changes, err := streams.Apply(ctx, js, streams.Default(settings))
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	fmt.Println(len(changes), "changes, the first:", changes[0])
 
 	settings.MaxAckPending = 500
 	differences, err := streams.Check(ctx, js, streams.Default(settings).Only(streams.Receipts))
 	if err != nil {
-		log.Fatal(err)
+		log.Panic(err)
 	}
 	for _, d := range differences {
 		fmt.Println(d)

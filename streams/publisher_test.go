@@ -3,7 +3,9 @@ package streams_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/internal/natsembed"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -254,4 +257,32 @@ func TestAMessageThatTheBrokerWillNeverTakeIsNotRepeated(t *testing.T) {
 	if !errors.As(err, &api) || ctx.Err() != nil {
 		t.Errorf("Publish() = %v, want the broker's error at once", err)
 	}
+}
+
+func BenchmarkPublish(b *testing.B) {
+	nc, err := nats.Connect(natsembed.StartTest(b).ClientURL())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := streams.Apply(b.Context(), js, streams.Default(streams.Settings{})); err != nil {
+		b.Fatal(err)
+	}
+	publisher := streams.NewPublisher(js, streams.PublisherOptions{})
+	var n atomic.Int64
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			r := receipt()
+			r.Receipt.ReceiptID = strconv.FormatInt(n.Add(1), 10)
+			if _, err := publisher.Publish(b.Context(), r); err != nil {
+				b.Error(err)
+			}
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -49,7 +50,11 @@ func StartCluster(tb TB, n int) *Cluster {
 		}
 	}
 	for _, node := range c.nodes {
-		node.options = c.options(node, tb.TempDir())
+		storeDir, err := os.MkdirTemp("", "natsembed-")
+		if err != nil {
+			tb.Fatalf("natsembed: %v", err)
+		}
+		node.options = c.options(node, storeDir)
 		node.Start()
 		route := node.server.server.ClusterAddr()
 		// A node that is started again must be found where it was.
@@ -176,6 +181,15 @@ func (c *Cluster) stop() {
 	for _, node := range c.nodes {
 		for _, l := range node.out {
 			l.close()
+		}
+	}
+	// Not the test's own folder, because a node that has shut down may write a last snapshot, over which the removal
+	// of that folder would fail.
+	for _, node := range c.nodes {
+		if node.options != nil {
+			c.await("the store of "+node.name+" to be removed", func() bool {
+				return os.RemoveAll(node.options.StoreDir) == nil
+			})
 		}
 	}
 }

@@ -84,11 +84,12 @@ func (l *link) carry(from net.Conn) {
 		return
 	}
 	defer l.release(from, to)
+	// Either way of the connection ends with the other; how it ended is the servers' business.
 	l.wg.Go(func() {
-		io.Copy(to, from)
+		_, _ = io.Copy(to, from)
 		to.Close()
 	})
-	io.Copy(from, to)
+	_, _ = io.Copy(from, to)
 }
 
 func (l *link) hold(conns ...net.Conn) bool {

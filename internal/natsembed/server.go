@@ -9,8 +9,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// startTimeout bounds how long a server may take until it accepts clients, the recovery of its store included.
-const startTimeout = 30 * time.Second
+const (
+	// startTimeout bounds how long a server may take until it accepts clients, the recovery of its store included.
+	startTimeout = 30 * time.Second
+	startStep    = 100 * time.Millisecond
+)
 
 // Options configure an embedded server.
 type Options struct {
@@ -80,8 +83,11 @@ func start(so *server.Options, log *zap.Logger) (*Server, error) {
 	logger := newLogger(log)
 	s.SetLoggerV2(logger, log != nil && log.Core().Enabled(zap.DebugLevel), false, false)
 	s.Start()
-	if s.ReadyForConnections(startTimeout) {
-		return &Server{server: s}, nil
+	// In short steps, because a server that has given up is not told from one that is busy by waiting.
+	for deadline := time.Now().Add(startTimeout); logger.fatal() == "" && time.Now().Before(deadline); {
+		if s.ReadyForConnections(startStep) {
+			return &Server{server: s}, nil
+		}
 	}
 	s.Shutdown()
 	s.WaitForShutdown()

@@ -2,6 +2,10 @@ package natsembed_test
 
 import (
 	"context"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +86,26 @@ func TestAServerListensOnLoopbackUnlessTold(t *testing.T) {
 func TestStartSaysWhyItFailed(t *testing.T) {
 	if _, err := natsembed.Start(natsembed.Options{}); err == nil || !strings.Contains(err.Error(), "StoreDir") {
 		t.Errorf("without a store: %v, want an error that names StoreDir", err)
+	}
+	address, err := url.Parse(natsembed.StartTest(t).ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(address.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = natsembed.Start(natsembed.Options{StoreDir: t.TempDir(), Port: port})
+	if err == nil || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("on a port that is taken: %v, want the system's error", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = natsembed.Start(natsembed.Options{StoreDir: file})
+	if err == nil || !strings.Contains(err.Error(), "JetStream") {
+		t.Errorf("with a file as the store: %v, want an error about JetStream", err)
 	}
 }
 
