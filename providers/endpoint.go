@@ -89,7 +89,7 @@ func (c *call) open(schemaVersion string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if envelope.Type != events.NewEnvelope("", "", schemaVersion, "").Type {
+	if envelope.Type != events.EventType(schemaVersion) {
 		return nil, refuse("cloudevent.type", "must be that of a "+schemaVersion)
 	}
 	c.trace = envelope
@@ -189,7 +189,7 @@ func (s *service) serve(c *call) error {
 
 // answer sends the document, unless the call was answered before.
 func (c *call) answer(id, schemaVersion string, document []byte) error {
-	envelope := events.NewEnvelope(id, c.source(), schemaVersion, c.now())
+	envelope := events.NewEnvelope(id, c.source, schemaVersion, c.now())
 	envelope.TraceParent, envelope.TraceState = c.trace.TraceParent, c.trace.TraceState
 	msg := &nats.Msg{Subject: c.reply, Header: nats.Header(envelope.Header()), Data: document}
 	if int64(len(document)) > c.nc.MaxPayload() {

@@ -43,8 +43,10 @@ func Serve(ctx context.Context, nc *nats.Conn, capability events.CapabilityID, o
 
 // Provider is a capability being served.
 type Provider struct {
-	opts    *options
-	nc      *nats.Conn
+	opts *options
+	nc   *nats.Conn
+	// source names the component in the envelopes of its answers.
+	source  string
 	micro   micro.Service
 	running context.Context
 	abort   context.CancelCauseFunc
@@ -60,7 +62,7 @@ func Start(nc *nats.Conn, capability events.CapabilityID, opts ...Option) (*Prov
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{opts: o, nc: nc, draining: make(chan struct{})}
+	p := &Provider{opts: o, nc: nc, source: "afterwrite/provider/" + capability, draining: make(chan struct{})}
 	p.running, p.abort = context.WithCancelCause(context.Background())
 
 	endpoints := make([]*endpoint, 0, len(o.hooks)+len(o.services))
@@ -151,8 +153,5 @@ func await(ctx context.Context, done <-chan struct{}) bool {
 		return false
 	}
 }
-
-// source names the component in the envelopes of its answers.
-func (p *Provider) source() string { return "afterwrite/provider/" + p.opts.capability }
 
 func (p *Provider) now() events.Timestamp { return events.NewTimestamp(time.Now()) }

@@ -96,13 +96,13 @@ func start(t *testing.T, opts ...providers.Option) *harness {
 	return &harness{t, connect(t, url), p, logs}
 }
 
-func connect(t *testing.T, url string) *nats.Conn {
-	t.Helper()
+func connect(tb testing.TB, url string) *nats.Conn {
+	tb.Helper()
 	nc, err := nats.Connect(url)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
+	tb.Cleanup(nc.Close)
 	return nc
 }
 
@@ -224,7 +224,12 @@ func tryExample(serve func(context.Context, *nats.Conn) error, transition events
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- serve(ctx, nc) }()
-	defer func() { cancel(); <-ended }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			panic(err)
+		}
+	}()
 
 	in := input(transition)
 	msg := event(streams.CallSubject(hookID), in.DispatchID, events.HookInputSchema, in)
@@ -603,7 +608,9 @@ func TestStopGivesUpAtTheDrainTimeout(t *testing.T) {
 	if err := h.provider.Stop(context.Background()); !errors.Is(err, providers.ErrDrainTimeout) {
 		t.Errorf("got %v", err)
 	}
-	<-aborted
+	if cause := <-aborted; cause == nil {
+		t.Error("the service was not aborted")
+	}
 	h.wantError(answer(), "503", "the provider is stopping")
 	close(release)
 }

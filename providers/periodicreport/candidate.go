@@ -27,9 +27,10 @@ const (
 	BoundedSegmentMilestone TriggerKind = "bounded_segment_milestone"
 	// CadenceDue: the usual time has come.
 	CadenceDue TriggerKind = "cadence_due"
+)
 
-	// Known, and never reportable by themselves.
-
+// Kinds that are known and never reportable by themselves.
+const (
 	StateRefreshed   TriggerKind = "state_refreshed"
 	MonitorUnchanged TriggerKind = "monitor_unchanged"
 	SurfaceOnly      TriggerKind = "surface_only"

@@ -24,14 +24,14 @@ type example struct {
 	Decision   json.RawMessage `json:"decision"`
 }
 
-func examples(t *testing.T) []example {
-	t.Helper()
+func examples(tb testing.TB) []example {
+	tb.Helper()
 	var file struct {
 		Examples []example `json:"examples"`
 	}
-	read(t, "decisions.json", &file)
+	read(tb, "decisions.json", &file)
 	if len(file.Examples) == 0 {
-		t.Fatal("no examples")
+		tb.Fatal("no examples")
 	}
 	return file.Examples
 }
@@ -98,20 +98,20 @@ func TestReduceReproducesTheWorkedDecisions(t *testing.T) {
 }
 
 // evaluation is a service payload with one intent per facts, each of a dispatch of its own.
-func evaluation(t *testing.T, evaluatedAt string, policy, state any, payloads ...json.RawMessage) []byte {
-	t.Helper()
+func evaluation(tb testing.TB, evaluatedAt string, policy, state any, payloads ...json.RawMessage) []byte {
+	tb.Helper()
 	intents := make([]*events.Intent, len(payloads))
 	for i, payload := range payloads {
-		intents[i] = intent(t, i, payload)
+		intents[i] = intent(tb, i, payload)
 	}
-	return marshal(t, map[string]any{"evaluated_at": evaluatedAt, "intents": intents, "policy": policy, "state": state})
+	return marshal(tb, map[string]any{"evaluated_at": evaluatedAt, "intents": intents, "policy": policy, "state": state})
 }
 
-func intent(t *testing.T, n int, payload []byte) *events.Intent {
-	t.Helper()
+func intent(tb testing.TB, n int, payload []byte) *events.Intent {
+	tb.Helper()
 	canonical, err := events.Canonicalize(payload)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	dispatch := "pwh_sha256_" + events.SHA256([]byte{byte(n)})
 	return &events.Intent{
@@ -130,38 +130,38 @@ func intent(t *testing.T, n int, payload []byte) *events.Intent {
 	}
 }
 
-func read(t *testing.T, file string, v any) {
-	t.Helper()
+func read(tb testing.TB, file string, v any) {
+	tb.Helper()
 	data, err := os.ReadFile("testdata/" + file)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	unmarshal(t, data, v)
+	unmarshal(tb, data, v)
 }
 
-func unmarshal(t *testing.T, data []byte, v any) {
-	t.Helper()
+func unmarshal(tb testing.TB, data []byte, v any) {
+	tb.Helper()
 	if err := json.Unmarshal(data, v); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // marshal writes v with the wire's rules, also where it holds documents whose optional members travel as null.
-func marshal(t *testing.T, v any) []byte {
-	t.Helper()
+func marshal(tb testing.TB, v any) []byte {
+	tb.Helper()
 	out, err := events.EncodeValue(v)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return out
 }
 
-func equalJSON(t *testing.T, want []byte, got any) {
-	t.Helper()
+func equalJSON(tb testing.TB, want []byte, got any) {
+	tb.Helper()
 	var w, g any
-	unmarshal(t, want, &w)
-	unmarshal(t, marshal(t, got), &g)
+	unmarshal(tb, want, &w)
+	unmarshal(tb, marshal(tb, got), &g)
 	if diff := cmp.Diff(w, g); diff != "" {
-		t.Error(diff)
+		tb.Error(diff)
 	}
 }

@@ -31,21 +31,21 @@ type identities struct {
 }
 
 // inputs are the hook inputs of testdata/longhorizon.jsonl, by receipt id, put together by hand from each receipt.
-func inputs(t *testing.T) map[string]*events.HookInput {
-	t.Helper()
+func inputs(tb testing.TB) map[string]*events.HookInput {
+	tb.Helper()
 	data, err := os.ReadFile("testdata/longhorizon.jsonl")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	registration, err := periodicreport.Registration()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	all := map[string]*events.HookInput{}
 	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 		r, err := events.Decode[events.Receipt](lines.Bytes())
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		projection := r.Projection
 		all[r.Receipt.ReceiptID] = &events.HookInput{

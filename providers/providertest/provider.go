@@ -177,7 +177,7 @@ func (c *client) document(reply *nats.Msg, schemaVersion string) (events.Envelop
 	if err != nil {
 		c.Fatalf("the answer is no event: %v", err)
 	}
-	if want := events.NewEnvelope("", "", schemaVersion, "").Type; envelope.Type != want {
+	if want := events.EventType(schemaVersion); envelope.Type != want {
 		c.Errorf("the answer's type is %s, want %s", envelope.Type, want)
 	}
 	return envelope, data

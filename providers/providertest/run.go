@@ -205,7 +205,7 @@ func replace(old, text string) func(*nats.Msg) {
 
 // retype says in the envelope that the event is about another document.
 func retype(m *nats.Msg, from, to string) {
-	old, text := events.NewEnvelope("", "", from, "").Type, events.NewEnvelope("", "", to, "").Type
+	old, text := events.EventType(from), events.EventType(to)
 	for name, values := range m.Header {
 		if len(values) == 1 && values[0] == old {
 			m.Header[name] = []string{text}
