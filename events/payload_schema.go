@@ -44,7 +44,8 @@ func compileSchema(schema []byte) (*jsonschema.Schema, error) {
 	if err := wantDraft(doc); err != nil {
 		return nil, err
 	}
-	const self = "urn:afterwrite:payload"
+	// A base that relative references resolve against, so that they lead outside and are refused.
+	const self = "https://payload.invalid/schema"
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
@@ -85,15 +86,14 @@ func wantDraft(doc any) error {
 // noLoader refuses what the schema does not hold itself.
 type noLoader struct{}
 
-var errRemote = errors.New("it must not refer to anything outside itself")
-
-func (noLoader) Load(string) (any, error) { return nil, errRemote }
+func (noLoader) Load(string) (any, error) { return nil, errors.New("outside") }
 
 // schemaFault makes one sentence of the library's answer about a schema. A schema is the operator's own text, so
 // the place may be named.
 func schemaFault(err error) error {
-	if errors.Is(err, errRemote) {
-		return errRemote
+	var outside *jsonschema.LoadURLError
+	if errors.As(err, &outside) {
+		return errors.New("it must not refer to anything outside itself")
 	}
 	var invalid *jsonschema.SchemaValidationError
 	var broken *jsonschema.ValidationError
