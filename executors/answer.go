@@ -12,6 +12,7 @@ import (
 
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/executors/core"
+	"github.com/afterwrite/afterwrite/internal/version"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -117,7 +118,7 @@ func (p *Process) serveAnswers() (stop func(), err error) {
 	}
 	name := streams.Token(p.opts.Executor)
 	service, err := micro.AddService(p.nc, micro.Config{
-		Name: name, Version: "0.0.0", QueueGroup: name, Description: "answers to intents of manual grants",
+		Name: name, Version: version.Semantic(), QueueGroup: name, Description: "answers to intents of manual grants",
 	})
 	if err != nil {
 		return nil, fmt.Errorf("executors: serve answers: %w", err)

@@ -177,11 +177,11 @@ func (b *broker) await(intentID events.IntentID, executor events.ExecutorID, sta
 func (b *broker) history(intentID events.IntentID) []*events.Execution {
 	b.t.Helper()
 	var records []*events.Execution
-	for record, err := range History(b.ctx, b.js, intentID) {
+	for stored, err := range History(b.ctx, b.js, intentID) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		records = append(records, record)
+		records = append(records, stored.Document)
 	}
 	return records
 }

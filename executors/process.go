@@ -14,6 +14,7 @@ import (
 
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/executors/core"
+	"github.com/afterwrite/afterwrite/internal/natsconn"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -27,23 +28,21 @@ type Options struct {
 	// Delivery is the authorised sink, if there is one.
 	Delivery Delivery
 
-	// URL of the broker.
-	URL string
-	// Credentials is a file of the broker's credentials; empty connects without.
-	Credentials string
-	// Dialer makes every network connection of the process; nil is the client's own.
+	// Conn is a connection of the caller's, who closes it after Run. Without one the process makes its own, to URL,
+	// with Dialer, if that is not nil.
+	Conn   *nats.Conn
+	URL    string
 	Dialer nats.CustomDialer
 
 	// DrainTimeout is how long executions that have begun may take when the process stops.
 	DrainTimeout time.Duration
-	// AckWait is when the broker gives an intent to another replica if nothing is heard of it. Only a consumer that
-	// is created takes it.
-	AckWait time.Duration
+	// AckWait is when the broker gives an intent to another replica if nothing is heard of it, and MaxAckPending
+	// bounds the intents of one kind that are begun, paused or awaiting a person. Only a consumer that is created
+	// takes them; zero is the topology's default.
+	AckWait       time.Duration
+	MaxAckPending int
 	// HandBack is the pause before an intent that waits for something without a time of its own comes again.
 	HandBack time.Duration
-	// MaxAckPending bounds the intents of one kind that are begun, paused or awaiting a person. Only a consumer that
-	// is created takes it.
-	MaxAckPending int
 
 	// Observe is called with every record that the process writes, from many goroutines. It must not block.
 	Observe func(*events.Execution)
@@ -56,11 +55,9 @@ type Options struct {
 
 // Defaults of [Options].
 const (
-	DefaultURL           = nats.DefaultURL
-	DefaultDrainTimeout  = 40 * time.Second
-	DefaultAckWait       = 30 * time.Second
-	DefaultHandBack      = 5 * time.Second
-	DefaultMaxAckPending = 10_000
+	DefaultURL          = nats.DefaultURL
+	DefaultDrainTimeout = 40 * time.Second
+	DefaultHandBack     = 5 * time.Second
 )
 
 // WithDefaults returns a copy that has every optional setting.
@@ -71,14 +68,8 @@ func (o Options) WithDefaults() Options {
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = DefaultDrainTimeout
 	}
-	if o.AckWait == 0 {
-		o.AckWait = DefaultAckWait
-	}
 	if o.HandBack == 0 {
 		o.HandBack = DefaultHandBack
-	}
-	if o.MaxAckPending == 0 {
-		o.MaxAckPending = DefaultMaxAckPending
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -104,10 +95,11 @@ func (o Options) Validate() error {
 	}
 	bad(events.IsName(o.Executor), "executor", "must be a name")
 	bad(len(o.Grants) > 0, "grants", "must hold at least one grant")
+	bad(o.Conn == nil || o.Dialer == nil, "dialer", "must not be set beside a connection that is there already")
 	bad(o.DrainTimeout > 0, "drain_timeout", "must be positive")
-	bad(o.AckWait >= 100*time.Millisecond, "ack_wait", "must be at least 100ms")
+	bad(o.AckWait == 0 || o.AckWait >= 100*time.Millisecond, "ack_wait", "must be at least 100ms")
 	bad(o.HandBack >= shortestHandBack, "hand_back", "must be at least 50ms")
-	bad(o.MaxAckPending > 0, "max_ack_pending", "must be positive")
+	bad(o.MaxAckPending >= 0, "max_ack_pending", "must not be negative")
 	kinds := map[events.IntentKind]bool{}
 	for i, g := range o.Grants {
 		field := fmt.Sprintf("grants[%d]", i)
@@ -172,10 +164,10 @@ func (p *Process) Ready() <-chan struct{} { return p.ready }
 // Run takes intents until ctx ends. It then takes no more, lets executions that have called their effect end, gives
 // back those that have not, and closes its connection. It may be called once.
 func (p *Process) Run(ctx context.Context) error {
+	defer p.disconnect()
 	if err := p.connect(); err != nil {
 		return err
 	}
-	defer p.nc.Close()
 	pullers, err := p.prepare(ctx)
 	if err != nil {
 		return err
@@ -206,33 +198,29 @@ func (p *Process) Run(ctx context.Context) error {
 	return err
 }
 
-func (p *Process) connect() error {
-	opts := []nats.Option{
-		nats.Name("afterwrite executor " + p.opts.Executor), nats.MaxReconnects(-1),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { p.log.Warn("disconnected", zap.Error(err)) }),
-		nats.ReconnectHandler(func(nc *nats.Conn) { p.log.Info("connected", zap.String("server", nc.ConnectedUrlRedacted())) }),
+// connect opens the process's own connection, unless it was given one.
+func (p *Process) connect() (err error) {
+	if p.nc = p.opts.Conn; p.nc == nil {
+		p.nc, err = natsconn.Connect(natsconn.Options{
+			Flags: natsconn.Flags{URL: p.opts.URL}, Name: "executor " + p.opts.Executor, Dialer: p.opts.Dialer, Logger: p.log,
+		})
+		if err != nil {
+			return fmt.Errorf("executors: %w", err)
+		}
 	}
-	if p.opts.Credentials != "" {
-		opts = append(opts, nats.UserCredentials(p.opts.Credentials))
-	}
-	if p.opts.Dialer != nil {
-		opts = append(opts, nats.SetCustomDialer(p.opts.Dialer))
-	}
-	nc, err := nats.Connect(p.opts.URL, opts...)
-	if err != nil {
-		return fmt.Errorf("executors: connect to the broker: %w", err)
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		nc.Close()
+	if p.js, err = jetstream.New(p.nc); err != nil {
 		return fmt.Errorf("executors: %w", err)
 	}
-	p.nc, p.js = nc, js
-	p.service = &serviceCaller{nc}
-	if p.ledger, err = newLedger(nc, js, p.opts.Executor); err != nil {
-		nc.Close()
-	}
+	p.service = &serviceCaller{p.nc}
+	p.ledger, err = newLedger(p.nc, p.js, p.opts.Executor)
 	return err
+}
+
+// disconnect closes the process's own connection.
+func (p *Process) disconnect() {
+	if p.opts.Conn == nil && p.nc != nil {
+		p.nc.Close()
+	}
 }
 
 // prepare checks the streams and finds or creates the consumers, also of grants that are off: their intents wait.

@@ -130,7 +130,7 @@ func (p *puller) handle(ctx context.Context, msg jetstream.Msg) {
 	done := make(chan struct{})
 	var progress sync.WaitGroup
 	progress.Go(func() {
-		tick := time.NewTicker(p.opts.AckWait / 3)
+		tick := time.NewTicker(p.pulled.CachedInfo().Config.AckWait / 3)
 		defer tick.Stop()
 		for {
 			select {

@@ -15,10 +15,9 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/afterwrite/afterwrite/executors"
+	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/internal/version"
 )
-
-// version is stamped by the linker.
-var version = "0.0.0-dev"
 
 // Exit codes. Zero is a clean drain after a signal.
 const (
@@ -27,16 +26,13 @@ const (
 )
 
 type flags struct {
-	Grants        string           `required:"" type:"existingfile" help:"Grants file: who this executor is, and what it may do."`
-	NATSURL       string           `name:"nats-url" default:"nats://127.0.0.1:4222" help:"Servers to connect to, separated by commas."`
-	NATSCreds     string           `name:"nats-creds" type:"existingfile" help:"Credentials file."`
-	AckWait       time.Duration    `default:"${ackWait}" help:"When an intent goes to another replica if this one is silent; of a consumer that is created."`
-	MaxAckPending int              `default:"${pending}" help:"Intents of one kind that may be begun, paused or awaiting a person; of a consumer that is created."`
-	HandBack      time.Duration    `default:"${handBack}" help:"Pause before an intent that awaits a person is looked at again."`
-	DrainTimeout  time.Duration    `default:"${drain}" help:"How long to wait for executions in flight when stopping."`
-	LogLevel      zapcore.Level    `default:"info" help:"One of debug, info, warn, error."`
-	Check         bool             `env:"-" help:"Check the grants file and exit."`
-	Version       kong.VersionFlag `env:"-" help:"Print the version and exit."`
+	Grants string `name:"grants" required:"" type:"existingfile" help:"Grants file: who this executor is, and what it may do."`
+	natsconn.Flags
+	HandBack     time.Duration    `default:"${handBack}" help:"Pause before an intent that awaits a person is looked at again."`
+	DrainTimeout time.Duration    `default:"${drain}" help:"How long to wait for executions in flight when stopping."`
+	LogLevel     zapcore.Level    `default:"info" help:"One of debug, info, warn, error."`
+	Check        bool             `env:"-" help:"Check the grants file and exit."`
+	Version      kong.VersionFlag `env:"-" help:"Print the version and exit."`
 }
 
 func main() {
@@ -46,27 +42,18 @@ func main() {
 		kong.Description("Admits intents against its own grants, calls the service that a grant names, and records what came of it."),
 		kong.DefaultEnvars("AFTERWRITE"),
 		kong.Vars{
-			"version": version, "ackWait": executors.DefaultAckWait.String(), "pending": fmt.Sprint(executors.DefaultMaxAckPending),
-			"handBack": executors.DefaultHandBack.String(), "drain": executors.DefaultDrainTimeout.String(),
+			"version": version.String(), "handBack": executors.DefaultHandBack.String(), "drain": executors.DefaultDrainTimeout.String(),
 		},
 	)
 	if _, err := parser.Parse(os.Args[1:]); err != nil {
 		exit(exitUsage, err)
 	}
-	process, log, err := build(f)
-	if err != nil {
-		exit(exitUsage, err)
-	}
-	if f.Check {
-		return
-	}
-	defer func() { _ = log.Sync() }() // fails on a terminal, which needs no sync
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// Once stopping has begun, a second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	if err := process.Run(ctx); err != nil {
-		exit(exitFailed, err)
+	if code, err := run(ctx, f); err != nil {
+		exit(code, err)
 	}
 }
 
@@ -75,25 +62,35 @@ func exit(code int, err error) {
 	os.Exit(code)
 }
 
-func build(f flags) (*executors.Process, *zap.Logger, error) {
+func run(ctx context.Context, f flags) (code int, err error) {
 	data, err := os.ReadFile(f.Grants)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the grants file: %w", err)
+		return exitUsage, fmt.Errorf("read the grants file: %w", err)
 	}
 	file, err := executors.ParseGrants(data)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || f.Check {
+		return exitUsage, err
 	}
 	config := zap.NewProductionConfig()
 	config.Level = zap.NewAtomicLevelAt(f.LogLevel)
 	config.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	log, err := config.Build()
 	if err != nil {
-		return nil, nil, fmt.Errorf("build the logger: %w", err)
+		return exitFailed, fmt.Errorf("build the logger: %w", err)
 	}
+	defer func() { _ = log.Sync() }() // fails on a terminal, which needs no sync
+
+	nc, err := natsconn.Connect(natsconn.Options{Flags: f.Flags, Name: "executor " + file.Executor, Logger: log})
+	if err != nil {
+		return exitFailed, err
+	}
+	defer nc.Close()
 	process, err := executors.New(executors.Options{
-		Executor: file.Executor, Grants: file.Grants, URL: f.NATSURL, Credentials: f.NATSCreds,
-		DrainTimeout: f.DrainTimeout, AckWait: f.AckWait, HandBack: f.HandBack, MaxAckPending: f.MaxAckPending, Log: log,
+		Executor: file.Executor, Grants: file.Grants, Conn: nc, DrainTimeout: f.DrainTimeout,
+		HandBack: f.HandBack, Log: log,
 	})
-	return process, log, err
+	if err != nil {
+		return exitUsage, err
+	}
+	return exitFailed, process.Run(ctx)
 }
