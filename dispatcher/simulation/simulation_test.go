@@ -1,0 +1,56 @@
+package simulation
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "run the history of this seed alone")
+	seeds = flag.Uint64("seeds", 2000, "run this many histories")
+	from  = flag.Uint64("from", 1, "begin with this seed")
+)
+
+// replay runs the history of a seed and gives what failed.
+func replay(t *testing.T, seed uint64, log io.Writer, prepare func(*history)) *history {
+	t.Helper()
+	var h *history
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		if h, err = newHistory(seed, log); err != nil {
+			t.Fatal(err)
+		}
+		if prepare != nil {
+			prepare(h)
+		}
+		h.run(1+h.w.rng.IntN(12), h.w.between(10*time.Second, 3*time.Minute))
+	})
+	return h
+}
+
+func TestHistories(t *testing.T) {
+	if *seed != 0 {
+		var log bytes.Buffer
+		h := replay(t, *seed, &log, nil)
+		t.Log("\n" + log.String())
+		for _, failure := range h.w.failures {
+			t.Error(failure)
+		}
+		return
+	}
+	const side = 2
+	for part := range uint64(side) {
+		t.Run("part", func(t *testing.T) {
+			t.Parallel()
+			for s := *from + part; s < *from+*seeds; s += side {
+				if h := replay(t, s, nil, nil); len(h.w.failures) > 0 {
+					t.Fatalf("seed %d: %s\nagain with: go test ./dispatcher/simulation -run TestHistories -seed %d -v", s, h.w.failures[0], s)
+				}
+			}
+		})
+	}
+}
