@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/afterwrite/afterwrite/events"
 )
 
@@ -65,6 +67,102 @@ func TestScanPassesWhatOnlySpeaksOfSuchThings(t *testing.T) {
 	} {
 		if got := events.Scan(text); got != "" {
 			t.Errorf("Scan(%q) = %q, want public-safe", text, got)
+		}
+	}
+}
+
+// theIntent is public-safe.
+func theIntent() *events.Intent {
+	return &events.Intent{
+		CapabilityID: "periodic_report", FailurePolicy: events.Isolate, HookID: "periodic_report.runtime_trigger",
+		IntentKind: "periodic_report.trigger_evaluation", Operation: "evaluate_runtime_trigger", PolicyVersion: "weekly_v0",
+		Payload:             jsontext.Value(`{"goal_id":"goal_a","refs":["a",{"deep":["b"]}],"n":1}`),
+		RequestedWriteScope: []string{"repo:docs"}, SchemaVersion: events.IntentSchema,
+	}
+}
+
+func TestEveryStringOfAnIntentIsScanned(t *testing.T) {
+	if rule := theIntent().CheckBoundary(); rule != "" {
+		t.Fatalf("a public-safe intent breaks %s", rule)
+	}
+	const secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz"
+	for name, change := range map[string]func(*events.Intent){
+		"capability_id":         func(i *events.Intent) { i.CapabilityID = secret },
+		"failure_policy":        func(i *events.Intent) { i.FailurePolicy = secret },
+		"hook_id":               func(i *events.Intent) { i.HookID = secret },
+		"intent_id":             func(i *events.Intent) { i.IntentID = secret },
+		"intent_kind":           func(i *events.Intent) { i.IntentKind = secret },
+		"operation":             func(i *events.Intent) { i.Operation = secret },
+		"policy_version":        func(i *events.Intent) { i.PolicyVersion = secret },
+		"requested_write_scope": func(i *events.Intent) { i.RequestedWriteScope = []string{"repo", secret} },
+		"schema_version":        func(i *events.Intent) { i.SchemaVersion = secret },
+		"source_dispatch_id":    func(i *events.Intent) { i.SourceDispatchID = secret },
+		"payload string":        func(i *events.Intent) { i.Payload = jsontext.Value(`{"a":[{"b":"` + secret + `"}]}`) },
+		"payload member name":   func(i *events.Intent) { i.Payload = jsontext.Value(`{"a":[{"` + secret + `":1}]}`) },
+		"escaped":               func(i *events.Intent) { i.Payload = jsontext.Value(`{"a":"\u0067` + secret[1:] + `"}`) },
+	} {
+		intent := theIntent()
+		change(intent)
+		if got := intent.CheckBoundary(); got != events.BoundaryCredential {
+			t.Errorf("a credential in %s gives %q", name, got)
+		}
+	}
+}
+
+func TestScanJSONSeesStringsAsTheyAreMeant(t *testing.T) {
+	for text, want := range map[string]events.BoundaryRule{
+		`"plain"`:                  "",
+		`{"a":"b","c":[1,null]}`:   "",
+		`{"a" : "b" }`:             "",
+		`"first\nsecond"`:          events.BoundaryProse,
+		`"C:\\Users"`:              events.BoundaryPath,
+		`"\\\\server\\share"`:      events.BoundaryPath,
+		`"a\"b"`:                   "",
+		`"https:\/\/example.test"`: events.BoundaryURL,
+		`{"two words":1}`:          events.BoundaryProse,
+		`"open`:                    events.BoundaryProse,
+		`"bad \q escape"`:          events.BoundaryProse,
+		`"\`:                       events.BoundaryProse,
+	} {
+		if got := events.ScanJSON(jsontext.Value(text)); got != want {
+			t.Errorf("ScanJSON(%s) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAnInputIsHeldToTheBoundaryMemberByMember(t *testing.T) {
+	input := func() *events.HookInput {
+		return &events.HookInput{
+			Projection: &events.Projection{Transition: events.SegmentCompleted, FactRefs: []string{"fact_a"}},
+			Source: &events.HookSource{
+				AgentID: "a", EffectID: strings.Repeat("e", 1024), GoalID: "g", ReceiptID: "r", StateRevision: "v", StepKind: "s", TodoID: "t",
+				TurnInstanceID: "u", CommittedAt: "2026-10-01T08:00:00+02:00", EventKind: events.TodoCompleted,
+			},
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*events.HookInput)
+		want   events.BoundaryRule
+	}{
+		"public-safe":          {func(*events.HookInput) {}, ""},
+		"nothing read":         {func(in *events.HookInput) { in.Source, in.Projection = nil, nil }, ""},
+		"a flag":               {func(in *events.HookInput) { in.Boundary.AbsolutePathsRecorded = true }, events.BoundaryFlag},
+		"the flag comes first": {func(in *events.HookInput) { in.Boundary.RawLogsRecorded, in.Source.GoalID = true, "/x" }, events.BoundaryFlag},
+		"a precise rule":       {func(in *events.HookInput) { in.Source.GoalID = "two words" }, events.BoundaryProse},
+		"an opaque secret":     {func(in *events.HookInput) { in.Source.TodoID = "AKIAIOSFODNN7EXAMPLE" }, events.BoundaryCredential},
+		"no precise rule":      {func(in *events.HookInput) { in.Source.AgentID = "agent/a" }, events.BoundaryNotOpaque},
+		"an empty id":          {func(in *events.HookInput) { in.Source.TurnInstanceID = "" }, events.BoundaryNotOpaque},
+		"a long id":            {func(in *events.HookInput) { in.Source.ReceiptID = strings.Repeat("r", 257) }, events.BoundaryNotOpaque},
+		"a longer effect":      {func(in *events.HookInput) { in.Source.EffectID += "e" }, events.BoundaryNotOpaque},
+		"a step":               {func(in *events.HookInput) { in.Source.StepKind = "~/x" }, events.BoundaryPath},
+		"a revision":           {func(in *events.HookInput) { in.Source.StateRevision = "www.example.test" }, events.BoundaryURL},
+		"a fact":               {func(in *events.HookInput) { in.Projection.FactRefs = []string{"a", "ada@example.test"} }, events.BoundaryEmail},
+		"a transition":         {func(in *events.HookInput) { in.Projection.Transition = "it has ended" }, events.BoundaryProse},
+	} {
+		in := input()
+		tc.change(in)
+		if got := in.CheckBoundary(); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package events
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -21,6 +20,10 @@ type document[T any] interface {
 func Encode[T any, D document[T]](doc D) ([]byte, error) {
 	return encode(doc)
 }
+
+// Canonical is what [Encode] writes, for a document that was decoded or made of decoded parts and so cannot fail. It
+// panics on any other that does.
+func Canonical[T any, D document[T]](doc D) []byte { return mustEncode(doc) }
 
 func encode(v any) ([]byte, error) {
 	out, err := json.Marshal(v, json.Deterministic(true))
@@ -42,10 +45,11 @@ func mustEncode(v any) []byte {
 // deep, every number a plain integer within ±(2^53−1), every value of its documented form. What it returns encodes
 // to the canonical form of data. The error is a [*DecodeError].
 func Decode[T any, D document[T]](data []byte) (D, error) {
-	doc := D(new(T))
-	if err := decodeInto(data, reflect.TypeFor[T](), doc); err != nil {
+	v := new(T)
+	if err := decodeInto(data, v); err != nil {
 		return nil, err
 	}
+	doc := D(v)
 	if err := doc.validate(nil); err != nil {
 		return nil, err
 	}
@@ -56,7 +60,7 @@ func Decode[T any, D document[T]](data []byte) (D, error) {
 // no duplicate members, valid UTF-8, depth, plain integers. The error is a [*DecodeError].
 func Canonicalize(data []byte) ([]byte, error) {
 	var value jsontext.Value
-	if err := decodeInto(data, reflect.TypeFor[jsontext.Value](), &value); err != nil {
+	if err := decodeInto(data, &value); err != nil {
 		return nil, err
 	}
 	return value, nil

@@ -16,15 +16,15 @@ const (
 	maxInteger = 1<<53 - 1
 )
 
-// decodeInto reads data into v, a pointer to a t, without asking what its values mean.
+// decodeInto reads data into v without asking what its values mean.
 //
 // It walks the tokens once and fills v as it goes. A typed decoder of JSON would not do: it takes null for a string and
 // cannot tell that a member is missing, so the document would be walked twice.
-func decodeInto(data []byte, t reflect.Type, v any) error {
+func decodeInto[T any](data []byte, v *T) error {
 	r := readers.Get().(*reader)
 	defer r.release()
 	r.reset(data)
-	if err := r.value(shapeOf(t), reflect.ValueOf(v).Elem(), 0); err != nil {
+	if err := r.value(shapeOf(reflect.TypeFor[T]()), reflect.ValueOf(v).Elem(), 0); err != nil {
 		return err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {

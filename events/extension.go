@@ -1,7 +1,5 @@
 package events
 
-import "reflect"
-
 // What a capability needs to keep its own documents (payloads, policies, decisions) under the rules of the contract.
 
 // DecodeValue reads a document of a capability as strictly as [Decode], shaped by the fields of T: its members
@@ -9,7 +7,7 @@ import "reflect"
 // The values themselves are for the caller to check. The error is a [*DecodeError].
 func DecodeValue[T any](data []byte) (*T, error) {
 	v := new(T)
-	if err := decodeInto(data, reflect.TypeFor[T](), v); err != nil {
+	if err := decodeInto(data, v); err != nil {
 		return nil, err
 	}
 	return v, nil

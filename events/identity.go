@@ -130,6 +130,11 @@ func IntentIdentity(dispatch DispatchID, kind IntentKind, policyVersion string, 
 	})
 }
 
+// Identity is the id the intent must have.
+func (i *Intent) Identity() IntentID {
+	return IntentIdentity(i.SourceDispatchID, i.IntentKind, i.PolicyVersion, i.Payload)
+}
+
 type intentIdentity struct {
 	DispatchID    DispatchID     `json:"dispatch_id"`
 	IntentKind    IntentKind     `json:"intent_kind"`

@@ -44,21 +44,22 @@ func compileSchema(schema []byte) (*jsonschema.Schema, error) {
 	if err := wantDraft(doc); err != nil {
 		return nil, err
 	}
-	// A base that relative references resolve against, so that they lead outside and are refused.
-	const self = "https://payload.invalid/schema"
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft2020)
 	compiler.AssertFormat()
 	compiler.UseLoader(noLoader{})
-	if err := compiler.AddResource(self, doc); err != nil {
+	if err := compiler.AddResource(payloadBase, doc); err != nil {
 		return nil, errors.New("it must be a JSON Schema of draft 2020-12")
 	}
-	compiled, err := compiler.Compile(self)
+	compiled, err := compiler.Compile(payloadBase)
 	if err != nil {
 		return nil, schemaFault(err)
 	}
 	return compiled, nil
 }
+
+// payloadBase is what the relative references of a schema resolve against, so that they lead outside and are refused.
+const payloadBase = "https://payload.invalid/schema"
 
 // wantDraft refuses any other dialect, at the top and in every resource embedded in it.
 func wantDraft(doc any) error {
@@ -103,7 +104,7 @@ func schemaFault(err error) error {
 		}
 		return fmt.Errorf("it breaks the rules of JSON Schema at /%s", strings.Join(broken.InstanceLocation, "/"))
 	}
-	text, _, _ := strings.Cut(err.Error(), "\n")
+	text, _, _ := strings.Cut(strings.ReplaceAll(err.Error(), payloadBase, ""), "\n")
 	return fmt.Errorf("it must be a JSON Schema of draft 2020-12: %s", text)
 }
 

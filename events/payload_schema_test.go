@@ -54,6 +54,7 @@ func TestAPayloadSchemaRefersToNothingOutsideItself(t *testing.T) {
 		"another draft":    {`{"$schema":"http://json-schema.org/draft-07/schema#"}`, `$schema must be "https://json-schema.org/draft/2020-12/schema"`},
 		"unknown dialect":  {`{"$schema":"https://example.test/dialect"}`, `$schema must be "https://json-schema.org/draft/2020-12/schema"`},
 		"embedded dialect": {`{"$defs":{"a":{"$id":"urn:a","$schema":"http://json-schema.org/draft-04/schema#"}}}`, `$schema must be "https://json-schema.org/draft/2020-12/schema"`},
+		"nowhere":          {`{"$ref":"#/$defs/a"}`, `it must be a JSON Schema of draft 2020-12: json-pointer in "#/$defs/a" not found`},
 		"not JSON":         {`{`, "it must be valid JSON without duplicate members"},
 		"duplicates":       {`{"type":"object","type":"string"}`, "it must be valid JSON without duplicate members"},
 		"no schema":        {`7`, "it breaks the rules of JSON Schema at /"},
