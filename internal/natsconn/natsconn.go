@@ -4,6 +4,7 @@ package natsconn
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"go.uber.org/zap"
@@ -12,22 +13,11 @@ import (
 // Flags say where the broker is and who we are. They are embedded in each binary's flags.
 type Flags struct {
 	URL   string `name:"nats-url" env:"AFTERWRITE_NATS_URL" default:"nats://127.0.0.1:4222" help:"Broker addresses, separated by commas."`
-	Creds string `name:"nats-creds" env:"AFTERWRITE_NATS_CREDS" type:"path" help:"Credentials file (JWT and seed)."`
-	NKey  string `name:"nats-nkey" env:"AFTERWRITE_NATS_NKEY" type:"path" help:"NKey seed file."`
-	CA    string `name:"nats-ca" env:"AFTERWRITE_NATS_CA" type:"path" help:"CA certificates that the broker's certificate must descend from."`
-	Cert  string `name:"nats-cert" env:"AFTERWRITE_NATS_CERT" type:"path" help:"Client certificate; needs --nats-key."`
-	Key   string `name:"nats-key" env:"AFTERWRITE_NATS_KEY" type:"path" help:"Key of the client certificate."`
-}
-
-// Validate checks across the flags.
-func (f Flags) Validate() error {
-	if (f.Cert == "") != (f.Key == "") {
-		return errors.New("--nats-cert and --nats-key go together")
-	}
-	if f.Creds != "" && f.NKey != "" {
-		return errors.New("--nats-creds and --nats-nkey exclude each other")
-	}
-	return nil
+	Creds string `name:"nats-creds" env:"AFTERWRITE_NATS_CREDS" type:"path" placeholder:"FILE" help:"Credentials file (JWT and seed)."`
+	NKey  string `name:"nats-nkey" env:"AFTERWRITE_NATS_NKEY" type:"path" placeholder:"FILE" help:"NKey seed file."`
+	CA    string `name:"nats-ca" env:"AFTERWRITE_NATS_CA" type:"path" placeholder:"FILE" help:"CA certificates that the broker's certificate must descend from."`
+	Cert  string `name:"nats-cert" env:"AFTERWRITE_NATS_CERT" type:"path" placeholder:"FILE" help:"Client certificate; needs --nats-key."`
+	Key   string `name:"nats-key" env:"AFTERWRITE_NATS_KEY" type:"path" placeholder:"FILE" help:"Key of the client certificate."`
 }
 
 // Options of a connection.
@@ -42,6 +32,19 @@ type Options struct {
 	Logger *zap.Logger
 	// Reconnected is called, from the client's goroutine, whenever the connection is there again.
 	Reconnected func()
+}
+
+// Validate checks across the flags. It is not a method of [Flags], for a parser of flags would call it there and report
+// nothing else that is wrong.
+func (o Options) Validate() error {
+	var problems []error
+	if (o.Cert == "") != (o.Key == "") {
+		problems = append(problems, errors.New("--nats-cert and --nats-key go together"))
+	}
+	if o.Creds != "" && o.NKey != "" {
+		problems = append(problems, errors.New("--nats-creds and --nats-nkey exclude each other"))
+	}
+	return errors.Join(problems...)
 }
 
 // Connect connects, and from then on reconnects for ever. The first connection must succeed.
@@ -99,7 +102,19 @@ func Connect(o Options) (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(o.URL, options...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the broker: %w", err)
+		return nil, fmt.Errorf("connect to the broker at %s: %w", redacted(o.URL), err)
 	}
 	return nc, nil
+}
+
+// redacted is the addresses without the users, passwords and tokens that may stand in them.
+func redacted(addresses string) string {
+	list := strings.Split(addresses, ",")
+	for i, address := range list {
+		if at := strings.LastIndexByte(address, '@'); at >= 0 {
+			scheme := strings.Index(address, "://")
+			list[i] = address[:max(0, scheme)] + "://xxxxx" + address[at:]
+		}
+	}
+	return strings.Join(list, ",")
 }

@@ -1,0 +1,179 @@
+// Command dispatcher decides what a committed writeback may lead to, and records it exactly once.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/afterwrite/afterwrite/dispatcher"
+	"github.com/afterwrite/afterwrite/dispatcher/registry"
+	"github.com/afterwrite/afterwrite/internal/flags"
+	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/internal/version"
+)
+
+// Exit codes. Zero is an orderly stop.
+const (
+	exitStopped = iota
+	// exitFailed: it ran, or tried to, and could not go on.
+	exitFailed
+	// exitRefused: the settings are not ones to start with.
+	exitRefused
+)
+
+type settings struct {
+	NATS      natsconn.Flags  `embed:"" group:"Broker:"`
+	Installed flags.Installed `embed:"" group:"What is installed:"`
+	Streams   flags.Streams   `embed:"" group:"Streams, as they were applied:"`
+	Log       flags.Log       `embed:"" group:"Log:"`
+
+	MaxReceiptAge    *time.Duration `placeholder:"DURATION" help:"How old a receipt may be, by default the journal's age less a tenth; 0 accepts any age, to import history."`
+	SkewAllowance    time.Duration  `default:"5s" help:"How far the clocks of orchestrators, broker and dispatcher may differ."`
+	Lanes            int            `default:"0" help:"Event loops that run side by side; 0 is one a core."`
+	ReceiptsInFlight int            `default:"1024" help:"Receipts under way in one lane."`
+	TripAfter        int            `default:"10" help:"Failures of a hook in a row that suspend it in a lane."`
+	OpenFor          time.Duration  `default:"5s" help:"How long a hook stays suspended before it is probed."`
+	StopGrace        time.Duration  `default:"25s" help:"How long a stop waits for what is under way before it is handed back."`
+	Listen           string         `default:":8080" help:"Address for health and metrics; empty for none."`
+
+	Check   bool             `env:"-" help:"Check the settings and the installed files, and exit."`
+	Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Once stopping has begun, a second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var s settings
+	exit := -1
+	parser, err := kong.New(&s,
+		kong.Name("dispatcher"),
+		kong.Description("Decides what a committed writeback may lead to, and records it exactly once."),
+		kong.DefaultEnvars("AFTERWRITE"),
+		flags.StreamsVars(),
+		kong.Vars{"version": version.String()},
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exit = code }),
+	)
+	if err != nil {
+		panic(err) // the grammar above is wrong, which every test sees
+	}
+	_, err = parser.Parse(args)
+	if exit >= 0 {
+		return exit // help or version was printed
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "dispatcher:", err)
+		return exitRefused
+	}
+	log := s.Log.Logger(stderr)
+	defer func() { _ = log.Sync() }() // fails on a terminal, which needs no sync
+	options, problems := s.options()
+	options.Logger = log
+	if len(problems) > 0 {
+		_, _ = fmt.Fprintln(stderr, "dispatcher: will not start with these settings")
+		for _, problem := range problems {
+			_, _ = fmt.Fprintln(stderr, " ", problem)
+		}
+		return exitRefused
+	}
+	if s.Check {
+		return exitStopped
+	}
+	if err := dispatch(ctx, options); err != nil {
+		_, _ = fmt.Fprintln(stderr, err)
+		return exitFailed
+	}
+	return exitStopped
+}
+
+func dispatch(ctx context.Context, options dispatcher.Options) error {
+	d, err := dispatcher.New(options)
+	if err != nil {
+		return err
+	}
+	return d.Run(ctx)
+}
+
+// options are the dispatcher's, and everything that is wrong with them, a sentence each.
+func (s *settings) options() (options dispatcher.Options, problems []string) {
+	installed, problems := s.load()
+	if installed == nil {
+		// Nothing is installed, but everything else can still be looked at.
+		installed = new(registry.Installed)
+	}
+	options = dispatcher.Options{
+		NATS:             natsconn.Options{Flags: s.NATS},
+		Streams:          s.Streams.Settings(),
+		Registry:         installed,
+		SkewAllowance:    positive(&problems, "--skew-allowance", s.SkewAllowance),
+		Lanes:            s.Lanes,
+		ReceiptsInFlight: positive(&problems, "--receipts-in-flight", s.ReceiptsInFlight),
+		TripAfter:        positive(&problems, "--trip-after", s.TripAfter),
+		OpenFor:          positive(&problems, "--open-for", s.OpenFor),
+		StopGrace:        positive(&problems, "--stop-grace", s.StopGrace),
+		Listen:           s.Listen,
+	}
+	if s.MaxReceiptAge != nil {
+		options.MaxReceiptAge, options.AnyReceiptAge = *s.MaxReceiptAge, *s.MaxReceiptAge == 0
+	}
+	// To the options a 0 is the default, to whoever wrote it as a flag it is not: so the settings are asked as they are.
+	for _, err := range []error{options.Streams.Validate(), options.WithDefaults().Validate()} {
+		for _, sentence := range sentences(err) {
+			if !slices.Contains(problems, sentence) {
+				problems = append(problems, sentence)
+			}
+		}
+	}
+	return options, problems
+}
+
+// positive gives value, or 0 and a problem.
+func positive[T int | time.Duration](problems *[]string, flag string, value T) T {
+	if value <= 0 {
+		*problems = append(*problems, flag+" must be positive")
+		return 0
+	}
+	return value
+}
+
+// load reads the installed files.
+func (s *settings) load() (installed *registry.Installed, problems []string) {
+	for _, missing := range s.Installed.Missing() {
+		problems = append(problems, missing+" must be given")
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	files, err := registry.ReadFiles(s.Installed.Hooks, s.Installed.Profiles)
+	if err != nil {
+		return nil, sentences(err)
+	}
+	installed, err = registry.Load(files)
+	return installed, sentences(err)
+}
+
+// sentences takes apart an error that lists everything that is wrong, a line each.
+func sentences(err error) []string {
+	if err == nil {
+		return nil
+	}
+	var all []string
+	for line := range strings.Lines(err.Error()) {
+		all = append(all, strings.TrimSpace(line))
+	}
+	return all
+}
