@@ -41,15 +41,24 @@ func (b *broker) killedAt(opts Options, at point) <-chan struct{} {
 	return killed
 }
 
-// settled waits until the consumer has nothing left to deliver or to hear about.
+// settled waits until the newest intent of the kind, and every one before it, is settled with the consumer. What is
+// pending is not asked for: a consumer hears of a stored message only a moment later.
 func (b *broker) settled(executor events.ExecutorID, kind events.IntentKind) {
 	b.t.Helper()
+	stream, err := b.js.Stream(b.ctx, streams.Intents)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	newest, err := stream.GetLastMsgForSubject(b.ctx, streams.IntentFilter(kind))
+	if err != nil {
+		b.t.Fatal(err)
+	}
 	for {
-		consumer, err := b.js.Consumer(b.ctx, streams.Intents, streams.ExecutorConsumer(executor, kind))
-		if err != nil {
+		consumer, err := stream.Consumer(b.ctx, streams.ExecutorConsumer(executor, kind))
+		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) { // it may be about to be recreated
 			b.t.Fatal(err)
 		}
-		if info := consumer.CachedInfo(); info.NumPending == 0 && info.NumAckPending == 0 {
+		if err == nil && consumer.CachedInfo().AckFloor.Stream >= newest.Sequence {
 			return
 		}
 	}
