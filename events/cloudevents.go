@@ -162,7 +162,7 @@ func isStructured(h Header) (bool, *DecodeError) {
 			}
 			media, params, err := mime.ParseMediaType(value)
 			if err != nil || media != mediaStructured && media != mediaStructured+"+json" || !isUTF8Charset(params) {
-				return false, attributePath(attrDataContentType).bad("must be application/cloudevents+json where the event is structured")
+				return false, eventPath().bad("must be of the content type application/cloudevents+json where it is structured")
 			}
 			return true, nil
 		}
@@ -275,7 +275,7 @@ func (a *attributes) readJSON(payload []byte) ([]byte, *DecodeError) {
 		seen = append(seen, name)
 		switch name {
 		case memberData:
-			data = value
+			data = bytes.Clone(value)
 		case memberDataBase64:
 			data, fault = decodeBase64(value, payload)
 		default:
@@ -449,7 +449,7 @@ func isAttributeName(name string) bool { return name != "" && leading(name, isLo
 
 // isAttributeText reports whether s is what CloudEvents calls a string: no control characters, no non-characters.
 func isAttributeText(s string) bool {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x7f {
 			return isUnicodeText(s)
 		}

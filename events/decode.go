@@ -86,16 +86,17 @@ func (r *reader) value(s *shape, v reflect.Value, depth int) *DecodeError {
 		return r.object(s, v, depth)
 	case shapeArray:
 		return r.array(s, v, depth)
-	default:
-		return r.scalar(s, v)
+	case shapeAny, shapeString, shapeInteger, shapeBoolean:
 	}
-}
-
-func (r *reader) scalar(s *shape, v reflect.Value) *DecodeError {
 	raw, err := r.dec.ReadValue()
 	if err != nil {
 		return syntaxFault(err)
 	}
+	return r.scalar(s, v, raw)
+}
+
+// scalar stores raw, the value just read, in v.
+func (r *reader) scalar(s *shape, v reflect.Value, raw jsontext.Value) *DecodeError {
 	switch s.kind {
 	case shapeString:
 		text, err := r.unquote(raw)
@@ -114,6 +115,7 @@ func (r *reader) scalar(s *shape, v reflect.Value) *DecodeError {
 		v.SetInt(n)
 	case shapeBoolean:
 		v.SetBool(raw[0] == 't')
+	case shapeAny, shapeObject, shapeArray:
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"slices"
 	"testing"
 	"unicode/utf8"
 
@@ -30,8 +31,7 @@ func FuzzDecode(f *testing.F) {
 		for _, k := range kinds {
 			doc, encoded, err := k.recode(data)
 			if err != nil {
-				var refused *events.DecodeError
-				if !errors.As(err, &refused) {
+				if _, ok := errors.AsType[*events.DecodeError](err); !ok {
 					t.Errorf("%s: %v is no DecodeError", k.name, err)
 				}
 				continue
@@ -58,8 +58,7 @@ func FuzzCanonicalize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := events.Canonicalize(data)
 		if err != nil {
-			var refused *events.DecodeError
-			if !errors.As(err, &refused) {
+			if _, ok := errors.AsType[*events.DecodeError](err); !ok {
 				t.Errorf("%v is no DecodeError", err)
 			}
 			return
@@ -84,7 +83,7 @@ func FuzzBoundary(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		rule := events.Scan(s)
-		if rule != "" && !isRule(rule) {
+		if rule != "" && !slices.Contains(events.BoundaryRules(), rule) {
 			t.Errorf("Scan(%q) gives the unknown rule %q", s, rule)
 		}
 		if utf8.ValidString(s) {
@@ -108,15 +107,6 @@ func FuzzBoundary(f *testing.F) {
 	})
 }
 
-func isRule(rule events.BoundaryRule) bool {
-	for _, known := range events.BoundaryRules() {
-		if known == rule {
-			return true
-		}
-	}
-	return false
-}
-
 // FuzzReadEvent: any message is read or refused by a DecodeError, in both modes, and an envelope that was read travels
 // unchanged.
 func FuzzReadEvent(f *testing.F) {
@@ -130,8 +120,7 @@ func FuzzReadEvent(f *testing.F) {
 		}
 		e, _, err := events.ReadEvent(h, payload)
 		if err != nil {
-			var refused *events.DecodeError
-			if !errors.As(err, &refused) {
+			if _, ok := errors.AsType[*events.DecodeError](err); !ok {
 				t.Errorf("%v is no DecodeError", err)
 			}
 			return
@@ -156,8 +145,7 @@ func FuzzPayloadSchema(f *testing.F) {
 			return
 		}
 		if err := compiled.Check(payload); err != nil {
-			var refused *events.PayloadError
-			if !errors.As(err, &refused) {
+			if _, ok := errors.AsType[*events.PayloadError](err); !ok {
 				t.Errorf("%v is no PayloadError", err)
 			}
 		}

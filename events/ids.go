@@ -55,7 +55,7 @@ func IsName(s string) bool {
 		return false
 	}
 	start := true
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		switch {
 		case isLower(c):

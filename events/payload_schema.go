@@ -92,8 +92,7 @@ func (noLoader) Load(string) (any, error) { return nil, errors.New("outside") }
 // schemaFault makes one sentence of the library's answer about a schema. A schema is the operator's own text, so
 // the place may be named.
 func schemaFault(err error) error {
-	var outside *jsonschema.LoadURLError
-	if errors.As(err, &outside) {
+	if _, outside := errors.AsType[*jsonschema.LoadURLError](err); outside {
 		return errors.New("it must not refer to anything outside itself")
 	}
 	var invalid *jsonschema.SchemaValidationError

@@ -32,8 +32,7 @@ func TestAPayloadIsHeldToItsSchema(t *testing.T) {
 		"the payload must be valid JSON":                                                {`}`, ``},
 	} {
 		err := schema.Check(jsontext.Value(strings.Replace(valid, change[0], change[1], 1)))
-		var refused *events.PayloadError
-		if !errors.As(err, &refused) {
+		if _, ok := errors.AsType[*events.PayloadError](err); !ok {
 			t.Errorf("got %v, want %s", err, want)
 			continue
 		}
