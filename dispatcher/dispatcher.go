@@ -115,7 +115,7 @@ func (d *Dispatcher) dispatch(ctx context.Context) error {
 	if err := d.awaitTopology(ctx); err != nil {
 		return err
 	}
-	retired, err := d.retiredHooks(ctx)
+	retired, err := streams.LeftoverHooks(ctx, d.js, d.topology)
 	if err != nil {
 		return err
 	}
@@ -201,15 +201,23 @@ func (d *Dispatcher) startLanes(retired []events.HookID) error {
 
 // recordRefusals records the registrations that were not taken. One that is recorded already stays as it is.
 func (d *Dispatcher) recordRefusals(ctx context.Context) error {
-	for _, refusal := range d.options.Registry.Refusals(events.NewTimestamp(time.Now())) {
-		save := &core.Save{Refusal: refusal}
-		subject, envelope := appendTarget(save)
-		m := &nats.Msg{Subject: subject, Header: envelope.Header(), Data: events.Canonical(refusal)}
-		_, err := d.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(0))
+	for _, rejection := range d.options.Registry.Rejections {
+		for _, problem := range rejection.Problems {
+			d.log.Warn("registration rejected", zap.String("file", rejection.File), zap.String("hook", rejection.HookID),
+				zap.String("profile", rejection.Profile), zap.Stringer("problem", problem))
+		}
+	}
+	for _, command := range d.options.Registry.Refusals(time.Now()) {
+		result, err := core.Commit(command, core.State{Installed: d.installed}, core.System)
+		if err != nil {
+			return fmt.Errorf("refuse a registration: %w", err)
+		}
+		subject, envelope := appendTarget(result.Save)
+		m := &nats.Msg{Subject: subject, Header: envelope.Header(), Data: events.Canonical(result.Save.Refusal)}
+		_, err = d.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(result.Save.Expect))
 		if err != nil && !isWrongLastSequence(err) {
 			return fmt.Errorf("record a refused registration: %w", err)
 		}
-		d.log.Warn("registration rejected", zap.String("hook", string(refusal.HookID)), zap.String("reason", string(refusal.Reason)))
 	}
 	return nil
 }

@@ -32,6 +32,9 @@ const (
 	codeWrongLastSequence         = 10071
 	codeWrongLastSequenceConstant = 10164
 	codeNoMessage                 = 10037
+
+	// codeOverloaded is a provider's service error: its queue is full.
+	codeOverloaded = "503"
 )
 
 // receive turns one message of the lane's subscription into the input that it is.
@@ -68,16 +71,20 @@ func (r *runner) answer(now time.Time, op lane.Op, m *nats.Msg) {
 		r.lane.Loaded(now, op, loaded(m, status))
 	case lane.AwaitsWrite:
 		r.lane.Written(now, op, written(m, status))
-	case lane.AwaitsNothing:
+	case lane.AwaitsNothing, lane.AwaitsReply:
 	}
 }
 
 // reply is what a provider, or the broker in its place, said.
 func reply(m *nats.Msg) core.Reply {
-	switch {
-	case len(m.Data) == 0 && m.Header.Get(headerStatus) == statusNoResponders:
+	if len(m.Data) == 0 && m.Header.Get(headerStatus) == statusNoResponders {
 		return core.Reply{Kind: core.ReplyNoResponder}
-	case m.Header.Get(headerServiceError) != "":
+	}
+	switch m.Header.Get(headerServiceError) {
+	case "":
+	case codeOverloaded:
+		return core.Reply{Kind: core.ReplyNoResponder} // the provider says that it did not run the hook
+	default:
 		return core.Reply{Kind: core.ReplyProviderError}
 	}
 	envelope, data, err := events.ReadEvent(m.Header, m.Data)
@@ -108,15 +115,20 @@ func newDelivery(m *nats.Msg, waited time.Duration) (*lane.Delivery, error) {
 	if !ok {
 		return nil, errors.New("its subject is neither a receipt's nor a wake-up's")
 	}
-	d.Event = lane.Event{SubjectKind: kind, MessageID: m.Header.Get(streams.HeaderMessageID), Data: m.Data}
-	envelope, data, err := events.ReadEvent(m.Header, m.Data)
-	if err != nil || envelope.Type != events.EventType(events.ReceiptSchema) {
-		d.Event.BadEnvelope = true
-		return d, nil
-	}
-	d.Event.Data = data
-	d.Event.Trace = lane.Trace{Parent: envelope.TraceParent, State: envelope.TraceState}
+	d.Event = receiptEvent(kind, m)
 	return d, nil
+}
+
+// receiptEvent reads a receipt's message. One that is no receipt's event is refused by the core, not here.
+func receiptEvent(kind events.EventKind, m *nats.Msg) lane.Event {
+	event := lane.Event{SubjectKind: kind, MessageID: m.Header.Get(streams.HeaderMessageID), Data: m.Data}
+	envelope, data, err := events.ReadEvent(m.Header, m.Data)
+	if event.BadEnvelope = err != nil || envelope.Type != events.EventType(events.ReceiptSchema); event.BadEnvelope {
+		return event
+	}
+	event.Data = data
+	event.Trace = lane.Trace{Parent: envelope.TraceParent, State: envelope.TraceState}
+	return event
 }
 
 // apiError is the error member of an answer of the broker.

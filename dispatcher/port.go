@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,7 +92,7 @@ func (p *port) Pull(op lane.Op, from lane.Source, batch int) {
 	if from != lane.Receipts {
 		subject = streams.MsgNextSubject(streams.Retries, streams.RetryConsumer(from.Hook))
 	}
-	body := append(strconv.AppendInt(p.expiry[:len(p.expiry):len(p.expiry)], int64(batch), 10), '}')
+	body := append(strconv.AppendInt(slices.Clip(p.expiry), int64(batch), 10), '}')
 	p.publish(subject, p.reply(op), nil, body)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
-	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -78,45 +76,15 @@ func (d *Dispatcher) checkTopology(ctx context.Context) (string, error) {
 		case difference.Kind == streams.Extra:
 			continue
 		case difference.Kind == streams.Missing && difference.Consumer != "":
-			if err := d.recreateConsumer(ctx, difference); err != nil {
+			if err := streams.Recreate(ctx, d.js, d.topology, difference.Stream, difference.Consumer); err != nil {
 				return "", err
 			}
+			d.log.Warn("consumer created", zap.String("stream", difference.Stream), zap.String("consumer", difference.Consumer))
 			continue
 		}
 		reasons = append(reasons, difference.String())
 	}
 	return strings.Join(reasons, "; "), nil
-}
-
-func (d *Dispatcher) recreateConsumer(ctx context.Context, missing streams.Difference) error {
-	stream, _ := d.topology.Stream(missing.Stream)
-	at := slices.IndexFunc(stream.Consumers, func(c jetstream.ConsumerConfig) bool { return c.Durable == missing.Consumer })
-	if _, err := d.js.CreateConsumer(ctx, missing.Stream, stream.Consumers[at]); err != nil {
-		return fmt.Errorf("create consumer %s of %s: %w", missing.Consumer, missing.Stream, err)
-	}
-	d.log.Warn("consumer created", zap.String("stream", missing.Stream), zap.String("consumer", missing.Consumer))
-	return nil
-}
-
-// retiredHooks are the hooks that are no longer installed while wake-ups of theirs are still there to be closed.
-func (d *Dispatcher) retiredHooks(ctx context.Context) ([]events.HookID, error) {
-	stream, err := d.js.Stream(ctx, streams.Retries)
-	if err != nil {
-		return nil, fmt.Errorf("look for retired hooks: %w", err)
-	}
-	var retired []events.HookID
-	names := stream.ConsumerNames(ctx)
-	for name := range names.Name() {
-		if hook, ok := streams.ParseRetryConsumer(name); ok {
-			if _, installed := d.installed.Hooks[hook]; !installed {
-				retired = append(retired, hook)
-			}
-		}
-	}
-	if err := names.Err(); err != nil {
-		return nil, fmt.Errorf("look for retired hooks: %w", err)
-	}
-	return retired, nil
 }
 
 // watch looks at the broker until ctx is done or the journal is no longer the one it was.

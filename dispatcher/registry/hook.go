@@ -133,7 +133,7 @@ func (h *hook) rejected() bool { return len(h.problems) > 0 }
 func (h *hook) rejection() Rejection {
 	return Rejection{
 		File: h.file.Name, HookID: h.id, Reason: h.reason, Problems: h.problems,
-		digest: h.file.digest(), size: len(h.file.Data),
+		raw: h.file.Data,
 	}
 }
 

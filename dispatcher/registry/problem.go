@@ -55,20 +55,6 @@ type Rejection struct {
 	Reason   events.RefusalReason
 	Problems []Problem
 
-	digest string
-	size   int
-}
-
-// Refusal is the record of the rejection. Nothing of the file is in it but its digest, its size and the hook id.
-func (r *Rejection) Refusal(at events.Timestamp) *events.Refusal {
-	return &events.Refusal{
-		Code:          events.CodeRegistrationRejected,
-		Digest:        r.digest,
-		Document:      events.RefusedRegistration,
-		HookID:        events.Optional(r.HookID),
-		Reason:        r.Reason,
-		RecordedAt:    at,
-		SchemaVersion: events.RefusalSchema,
-		Size:          r.size,
-	}
+	// raw is the file.
+	raw []byte
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -256,7 +257,7 @@ profiles:
 	if diff := cmp.Diff(wantProblems, got); diff != "" {
 		t.Error("problems differ (-want +got):\n" + diff)
 	}
-	if refusals := installed.Refusals("2026-06-23T17:12:10Z"); len(refusals) != 1 {
+	if refusals := installed.Refusals(time.Now()); len(refusals) != 1 {
 		t.Errorf("%d refusals of one file, want 1", len(refusals))
 	}
 }
@@ -454,7 +455,7 @@ func FuzzNoFilePanicsAndEveryAcceptedOneIsWhole(f *testing.F) {
 				}
 			}
 		}
-		for _, refusal := range installed.Refusals("2026-06-23T17:12:10Z") {
+		for _, refusal := range recorded(t, installed) {
 			data, err := events.Encode(refusal)
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -41,14 +42,15 @@ func (in *Installed) RetryHorizon() time.Duration {
 	return longest
 }
 
-// Refusals are the records of all rejections, one for each file however many profiles rejected it.
-func (in *Installed) Refusals(at events.Timestamp) []*events.Refusal {
-	var refusals []*events.Refusal
+// Refusals are the commands that record the rejections: one for each file, however many profiles rejected it.
+func (in *Installed) Refusals(now time.Time) []core.RefuseRegistration {
+	var refusals []core.RefuseRegistration
 	for _, rejection := range in.Rejections {
-		refusal := rejection.Refusal(at)
-		recorded := func(r *events.Refusal) bool { return r.Digest == refusal.Digest }
-		if !slices.ContainsFunc(refusals, recorded) {
-			refusals = append(refusals, refusal)
+		same := func(r core.RefuseRegistration) bool { return bytes.Equal(r.File, rejection.raw) }
+		if !slices.ContainsFunc(refusals, same) {
+			refusals = append(refusals, core.RefuseRegistration{
+				File: rejection.raw, Hook: rejection.HookID, Reason: rejection.Reason, Now: now,
+			})
 		}
 	}
 	return refusals

@@ -101,7 +101,7 @@ func TestInstalledHooksAndProfilesAreWhatTheFilesSay(t *testing.T) {
 	if len(installed.Hooks) != 2 || installed.Hooks[recount].Payloads["inventory.recount_request"] == nil {
 		t.Errorf("installed hooks are %v, want two, each with its payload schemas", installed.Hooks)
 	}
-	if len(installed.Rejections) != 0 || installed.Refusals("2026-06-23T17:12:10Z") != nil {
+	if len(installed.Rejections) != 0 || installed.Refusals(time.Now()) != nil {
 		t.Errorf("rejections = %v, want none", installed.Rejections)
 	}
 }
@@ -197,6 +197,20 @@ func TestEveryUnreadablePathIsNamed(t *testing.T) {
 	}
 }
 
+// recorded are the refusals that the core makes of the rejections.
+func recorded(t *testing.T, installed *registry.Installed) []*events.Refusal {
+	t.Helper()
+	var refusals []*events.Refusal
+	for _, command := range installed.Refusals(time.Date(2026, 6, 23, 17, 12, 10, 0, time.UTC)) {
+		result, err := core.Commit(command, core.State{}, core.System)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refusals = append(refusals, result.Save.Refusal)
+	}
+	return refusals
+}
+
 func TestRefusalHoldsNothingOfTheFileButDigestSizeAndHookID(t *testing.T) {
 	files := readInstalled(t)
 	files.Hooks[0].Data = []byte(strings.Replace(string(files.Hooks[0].Data), `"isolate"`, `"retry"`, 1))
@@ -220,7 +234,7 @@ func TestRefusalHoldsNothingOfTheFileButDigestSizeAndHookID(t *testing.T) {
 			Digest: "021fb596db81e6d02bf3d2586ee3981fe519f275c0ac9ca76bbcf2ebb4097d96", Size: 1,
 		},
 	}
-	got := installed.Refusals("2026-06-23T17:12:10Z")
+	got := recorded(t, installed)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error("refusals differ (-want +got):\n" + diff)
 	}
