@@ -54,7 +54,7 @@ func newChain(tb testing.TB) *chain {
 	c.digest = c.registration.Digest()
 	receipt, err := events.Decode[events.Receipt](c.receipt)
 	must(err)
-	c.input = inputOf(c.registration, c.digest, receipt)
+	c.input = inputOf(c.registration, c.digest, receipt.Identity(), receipt)
 	c.inputBytes, err = events.Encode(c.input)
 	must(err)
 	payload, err := events.Canonicalize(g.Vectors[3].Payload)
@@ -66,18 +66,20 @@ func newChain(tb testing.TB) *chain {
 	}
 	c.resultBytes, err = events.Encode(c.result)
 	must(err)
-	c.record = c.recordOf(receipt, c.result, events.DigestOf(c.inputBytes), events.DigestOf(c.resultBytes))
+	c.record = c.recordOf(receipt, receipt.Identity(), c.result, events.DigestOf(c.inputBytes), events.DigestOf(c.resultBytes))
 	c.header = envelopeOf(c.record).Header()
 	c.schema, err = events.CompilePayloadSchema("benchmark", []byte(chainPayloadSchema))
 	must(err)
 	return c
 }
 
-func (c *chain) recordOf(receipt *events.Receipt, result *events.HookResult, input, output events.Digest) *events.DispatchReceipt {
+func (c *chain) recordOf(
+	receipt *events.Receipt, identity events.ReceiptIdentity, result *events.HookResult, input, output events.Digest,
+) *events.DispatchReceipt {
 	return &events.DispatchReceipt{
 		Attempt: 1, CapabilityID: result.CapabilityID, DispatchID: result.DispatchID, EventKind: receipt.EventKind,
 		HookID: result.HookID, InputDigest: input, Intents: result.Intents, Invocations: 1, Profile: receipt.Profile,
-		ReceiptIdentity: receipt.Identity(), RecordNumber: 1, RecordedAt: "2026-06-23T17:16:01.5Z",
+		ReceiptIdentity: identity, RecordNumber: 1, RecordedAt: "2026-06-23T17:16:01.5Z",
 		RegistrationDigest: c.digest, ResultDigest: events.Optional(output),
 		SchemaVersion: events.DispatchReceiptSchema, Status: events.StatusProposed,
 	}
@@ -97,7 +99,8 @@ func (c *chain) run() error {
 	if err != nil {
 		return err
 	}
-	input := inputOf(c.registration, c.digest, receipt)
+	identity := receipt.Identity()
+	input := inputOf(c.registration, c.digest, identity, receipt)
 	input.CheckBoundary()
 	inputBytes, err := events.Encode(input)
 	if err != nil {
@@ -123,7 +126,7 @@ func (c *chain) run() error {
 	if err != nil {
 		return err
 	}
-	record := c.recordOf(receipt, result, events.DigestOf(inputBytes), events.DigestOf(resultBytes))
+	record := c.recordOf(receipt, identity, result, events.DigestOf(inputBytes), events.DigestOf(resultBytes))
 	envelopeOf(record).Header()
 	_, err = events.Encode(record)
 	return err

@@ -88,7 +88,7 @@ func TestIdentitiesAreThoseOfTheGoldenVectors(t *testing.T) {
 // identitiesOf recomputes a vector from the receipt, the registration, and the payload that the vector gives.
 func identitiesOf(t *testing.T, registration *events.Registration, receipt *events.Receipt, given vector) vector {
 	t.Helper()
-	input := inputOf(registration, registration.Digest(), receipt)
+	input := inputOf(registration, registration.Digest(), receipt.Identity(), receipt)
 	result := &events.HookResult{
 		CapabilityID: input.CapabilityID, DispatchID: input.DispatchID, HookID: input.HookID,
 		Intents: []events.Intent{}, SchemaVersion: events.HookResultSchema, Status: events.ResultNotApplicable,
@@ -118,11 +118,13 @@ func digest(t *testing.T, doc any) string {
 	return events.DigestOf(data)
 }
 
-func inputOf(registration *events.Registration, digest events.Digest, receipt *events.Receipt) *events.HookInput {
+func inputOf(
+	registration *events.Registration, digest events.Digest, identity events.ReceiptIdentity, receipt *events.Receipt,
+) *events.HookInput {
 	return &events.HookInput{
 		CapabilityID: registration.CapabilityID,
 		DispatchID: events.DispatchIdentity(
-			receipt.Identity(), registration.HookID, registration.CapabilityID, digest, receipt.EventKind),
+			identity, registration.HookID, registration.CapabilityID, digest, receipt.EventKind),
 		HookID:        registration.HookID,
 		Projection:    &receipt.Projection,
 		SchemaVersion: events.HookInputSchema,
