@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/dispatcher/core"
+	"github.com/afterwrite/afterwrite/dispatcher/failpoint"
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/streams"
@@ -93,7 +94,7 @@ func (p *port) Pull(op lane.Op, from lane.Source, batch int) {
 		subject = streams.MsgNextSubject(streams.Retries, streams.RetryConsumer(from.Hook))
 	}
 	body := append(strconv.AppendInt(slices.Clip(p.expiry), int64(batch), 10), '}')
-	p.publish(subject, p.reply(op), nil, body)
+	p.publish(failpoint.Pull, subject, p.reply(op), nil, body)
 }
 
 // Call implements lane.Effects.
@@ -105,7 +106,7 @@ func (p *port) Call(op lane.Op, call *core.Call, trace lane.Trace) {
 	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
 	header := envelope.Header()
 	header[events.HeaderTimeout] = []string{strconv.FormatInt(call.Timeout.Milliseconds(), 10)}
-	p.publish(streams.CallSubject(d.Key.Hook), p.replyFor(token, op), header, d.InputData)
+	p.publish(failpoint.Call, streams.CallSubject(d.Key.Hook), p.replyFor(token, op), header, d.InputData)
 }
 
 // Forget implements lane.Effects.
@@ -115,10 +116,10 @@ func (p *port) Forget(op lane.Op) { delete(p.tokens, op) }
 func (p *port) Load(op lane.Op, key core.Key, exact bool) {
 	subject := streams.JournalSubject(key.Dispatch, key.Hook)
 	if exact {
-		p.publish(streams.MsgGetSubject(streams.Journal), p.reply(op), nil, []byte(`{"last_by_subj":"`+subject+`"}`))
+		p.publish(failpoint.Load, streams.MsgGetSubject(streams.Journal), p.reply(op), nil, []byte(`{"last_by_subj":"`+subject+`"}`))
 		return
 	}
-	p.publish(streams.DirectGetLastSubject(streams.Journal, subject), p.reply(op), nil, nil)
+	p.publish(failpoint.Load, streams.DirectGetLastSubject(streams.Journal, subject), p.reply(op), nil, nil)
 }
 
 // Append implements lane.Effects.
@@ -127,7 +128,7 @@ func (p *port) Append(op lane.Op, save *core.Save, data []byte, trace lane.Trace
 	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
 	header := envelope.Header()
 	header[streams.HeaderExpectedSequence] = []string{strconv.FormatUint(save.Expect, 10)}
-	p.publish(subject, p.reply(op), header, data)
+	p.publish(failpoint.Append, subject, p.reply(op), header, data)
 }
 
 // appendTarget is the subject and the envelope of what is saved.
@@ -154,7 +155,7 @@ func (p *port) Publish(op lane.Op, intent *events.Intent, acceptedAt events.Time
 	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
 	header := envelope.Header()
 	header[streams.HeaderExpectedSequence] = []string{"0"}
-	p.publish(streams.IntentSubject(intent.IntentID, intent.IntentKind), p.reply(op), header, events.Canonical(intent))
+	p.publish(failpoint.Publish, streams.IntentSubject(intent.IntentID, intent.IntentKind), p.reply(op), header, events.Canonical(intent))
 }
 
 // Schedule implements lane.Effects.
@@ -163,7 +164,7 @@ func (p *port) Schedule(op lane.Op, s core.Schedule) {
 	if s.Replace {
 		header = streams.ScheduleHeader(s.Key.Dispatch, s.Key.Hook, s.At)
 	}
-	p.publish(streams.RetryAtSubject(s.Key.Dispatch, s.Key.Hook), p.reply(op), header, nil)
+	p.publish(failpoint.Schedule, streams.RetryAtSubject(s.Key.Dispatch, s.Key.Hook), p.reply(op), header, nil)
 }
 
 var (
@@ -172,25 +173,32 @@ var (
 )
 
 // Acknowledge implements lane.Effects.
-func (p *port) Acknowledge(d *lane.Delivery) { p.publish(d.Reply, "", nil, ackBody) }
+func (p *port) Acknowledge(d *lane.Delivery) {
+	p.publish(failpoint.Acknowledge, d.Reply, "", nil, ackBody)
+}
 
 // Progress implements lane.Effects.
-func (p *port) Progress(d *lane.Delivery) { p.publish(d.Reply, "", nil, progressBody) }
+func (p *port) Progress(d *lane.Delivery) {
+	p.publish(failpoint.Progress, d.Reply, "", nil, progressBody)
+}
 
 // HandBack implements lane.Effects.
 func (p *port) HandBack(d *lane.Delivery, delay time.Duration) {
-	p.publish(d.Reply, "", nil, append(strconv.AppendInt([]byte(`-NAK {"delay":`), delay.Nanoseconds(), 10), '}'))
+	body := append(strconv.AppendInt([]byte(`-NAK {"delay":`), delay.Nanoseconds(), 10), '}')
+	p.publish(failpoint.HandBack, d.Reply, "", nil, body)
 }
 
 // Answer implements lane.Effects.
 func (p *port) Answer(request *lane.Request, answer lane.Answer) {
-	p.publish(request.Reply, "", answerHeader(answer), answerBody(answer))
+	p.publish(failpoint.Answer, request.Reply, "", answerHeader(answer), answerBody(answer))
 }
 
 // publish sends a message. What cannot be sent now (the connection is down and its buffer full) is not answered
 // either, and the lane's deadlines repeat it.
-func (p *port) publish(subject, reply string, header events.Header, data []byte) {
+func (p *port) publish(effect failpoint.Effect, subject, reply string, header events.Header, data []byte) {
+	failpoint.Before(effect)
 	if err := p.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}); err != nil {
 		p.log.Warn("publish failed", zap.String("subject", subject), zap.Error(err))
 	}
+	failpoint.After(effect, p.nc)
 }
