@@ -27,7 +27,7 @@ const source = "afterwrite/dispatcher"
 // the subject it answers to and no other, so it cannot answer for its neighbour. For everything else the token is the
 // lane's own secret, which no provider ever sees.
 type port struct {
-	nc     *nats.Conn
+	nc     publisher
 	log    *zap.Logger
 	inbox  string // <prefix>.<lane>.
 	secret string
@@ -37,11 +37,14 @@ type port struct {
 	expiry []byte // the body of a pull, up to its batch
 }
 
+// publisher is the connection, as far as a port uses it.
+type publisher interface{ PublishMsg(m *nats.Msg) error }
+
 var _ lane.Effects = (*port)(nil)
 
 const tokenBytes = 16
 
-func newPort(nc *nats.Conn, log *zap.Logger, prefix string, pullExpiry time.Duration) *port {
+func newPort(nc publisher, log *zap.Logger, prefix string, pullExpiry time.Duration) *port {
 	p := &port{nc: nc, log: log, tokens: map[lane.Op]string{}}
 	p.inbox = prefix + "." + p.token() + "."
 	p.secret = p.token()
