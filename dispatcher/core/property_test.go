@@ -155,5 +155,10 @@ func (w *world) checkEnded() {
 		if last.Status == events.StatusRetrying || last.Status == events.StatusRedriven {
 			w.t.Fatalf("%s has not ended: %s", key.Hook, w.summary(last))
 		}
+		for _, intent := range last.Intents {
+			if _, stored := w.intents[intent.IntentID]; !stored {
+				w.t.Fatalf("%s has ended and an intent of it is not stored", key.Hook)
+			}
+		}
 	}
 }
