@@ -14,7 +14,9 @@ const (
 	maxDecisions = 8
 	// maxLooks is how often the journal is read for the record that won, before the write is tried again.
 	maxLooks = 6
-	// maxTries is how often a refused load or write is tried before its message is handed back.
+	// maxTries is how often a load or a write that is refused or not answered is tried before its message is handed
+	// back. A decision is kept and its record tried for as long as it takes: coming again, the message would have to
+	// be decided again, at the cost of another invocation.
 	maxTries = 8
 	// firstPause doubles up to lastPause, between looks and between tries.
 	firstPause = 2 * time.Millisecond
@@ -420,7 +422,7 @@ func (l *Lane) expired(now time.Time, o *op) {
 		// Unanswered: the same again, under the same name, so that either answer will do.
 		l.observer.Failed("answer", errUnanswered)
 		defer l.recovered(now, o.dispatch.work)
-		if o.dispatch.tries++; o.dispatch.tries >= maxTries {
+		if o.triedEnough() {
 			l.giveUp(now, o.dispatch)
 			return
 		}
@@ -433,9 +435,16 @@ func (l *Lane) expired(now time.Time, o *op) {
 
 var errUnanswered = errors.New("lane: the broker did not answer in time")
 
+// triedEnough counts a try that came to nothing.
+func (o *op) triedEnough() bool {
+	o.dispatch.tries++
+	keeps := o.kind == opAppend && o.dispatch.work.request == nil
+	return o.dispatch.tries >= maxTries && !keeps
+}
+
 // again repeats a load or a write that failed, after a pause that grows.
 func (l *Lane) again(now time.Time, d *dispatch, o *op) {
-	if d.tries++; d.tries >= maxTries {
+	if o.triedEnough() {
 		l.giveUp(now, d)
 		return
 	}
