@@ -125,14 +125,14 @@ func (p *Process) serveAnswers() (stop func(), err error) {
 	}
 	for verb, command := range map[string]func(core.Key, *answerPayload) core.Command{
 		acceptVerb: func(key core.Key, a *answerPayload) core.Command {
-			c := core.AcceptIntent{Key: key, Budget: a.Budget, Now: p.opts.now()}
+			c := core.AcceptIntent{Key: key, Budget: a.Budget, Now: p.opts.Now()}
 			if a.WriteScope != nil {
 				c.WriteScope = append([]string{}, *a.WriteScope...)
 			}
 			return c
 		},
 		refuseVerb: func(key core.Key, _ *answerPayload) core.Command {
-			return core.RefuseIntent{Key: key, Now: p.opts.now()}
+			return core.RefuseIntent{Key: key, Now: p.opts.Now()}
 		},
 	} {
 		name := answerService(p.opts.Executor, verb)
@@ -193,7 +193,7 @@ func (p *Process) answer(r micro.Request, service string, command func(core.Key,
 	if err != nil {
 		return err
 	}
-	envelope := events.NewEnvelope(asked.IntentID, p.ledger.source, events.ServiceResponseSchema, events.NewTimestamp(p.opts.now()))
+	envelope := events.NewEnvelope(asked.IntentID, p.ledger.source, events.ServiceResponseSchema, events.NewTimestamp(p.opts.Now()))
 	return r.Respond(out, micro.WithHeaders(micro.Headers(envelope.Header())))
 }
 

@@ -107,7 +107,7 @@ func TestWhereverAnExecutorIsKilledTheEffectHasOneKeyAndTheExecutionOneEnd(t *te
 			b.propose(intent)
 			<-killed
 
-			opts.at, opts.now = nil, afterTheLease
+			opts.at, opts.Now = nil, afterTheLease
 			b.start(opts)
 			b.settled(testExecutor, testKind)
 			records := b.history(intent.IntentID)

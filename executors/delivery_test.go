@@ -218,7 +218,7 @@ func TestADeliveryThatFailedIsMadeAgainWithoutAnotherCallOfTheEffect(t *testing.
 	b.propose(intent)
 	<-failed
 	first.halt(t)
-	opts.Delivery, opts.now = deliverOnce{}, afterTheLease
+	opts.Delivery, opts.Now = deliverOnce{}, afterTheLease
 	second := b.start(opts)
 	// The first left word to come again when its lease has passed; a consumer begun anew does not wait for that.
 	if err := b.js.DeleteConsumer(b.ctx, "PWH_INTENTS", "report_evaluator--periodic_report-trigger_evaluation"); err != nil {

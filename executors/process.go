@@ -47,10 +47,11 @@ type Options struct {
 	// Observe is called with every record that the process writes, from many goroutines. It must not block.
 	Observe func(*events.Execution)
 	Log     *zap.Logger
+	// Now is the clock, nil the machine's. A test gives its own, to let a lease pass.
+	Now func() time.Time
 
-	// now and at are for tests: the clock, and places where a process may be made to stop.
-	now func() time.Time
-	at  func(point, events.IntentID) error
+	// at is for tests: a place where a process may be made to stop.
+	at func(point, events.IntentID) error
 }
 
 // Defaults of [Options].
@@ -74,8 +75,8 @@ func (o Options) WithDefaults() Options {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	if o.now == nil {
-		o.now = time.Now
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	grants := make([]Grant, len(o.Grants))
 	for i, g := range o.Grants {

@@ -75,7 +75,7 @@ func (r *run) handle(ctx context.Context) error {
 		return err
 	}
 	effects, err := r.decide(ctx, r.actor, core.AdmitIntent{
-		Key: r.key, SubjectKind: kind, BadEnvelope: badEnvelope, Data: data, ProposedAt: r.trace.Time, RunID: r.id, Now: r.opts.now(),
+		Key: r.key, SubjectKind: kind, BadEnvelope: badEnvelope, Data: data, ProposedAt: r.trace.Time, RunID: r.id, Now: r.opts.Now(),
 	})
 	for len(effects) > 0 && err == nil {
 		effect := effects[0]
@@ -170,7 +170,7 @@ func (r *run) begin(ctx context.Context, b core.Begin) ([]core.Effect, error) {
 		return nil, err
 	}
 	pause := func(reason core.PauseReason) ([]core.Effect, error) {
-		return r.decide(ctx, r.actor, core.ExecutionPaused{Run: b.Run, Reason: reason, Now: r.opts.now()})
+		return r.decide(ctx, r.actor, core.ExecutionPaused{Run: b.Run, Reason: reason, Now: r.opts.Now()})
 	}
 	if r.stopping() {
 		return pause(core.PauseStopping)
@@ -180,7 +180,7 @@ func (r *run) begin(ctx context.Context, b core.Begin) ([]core.Effect, error) {
 	} else if !free {
 		return pause(core.PauseStateReserved)
 	}
-	return r.decide(ctx, r.actor, core.EffectCalled{Run: b.Run, Now: r.opts.now()})
+	return r.decide(ctx, r.actor, core.EffectCalled{Run: b.Run, Now: r.opts.Now()})
 }
 
 // call calls the effect and records how it ended.
@@ -192,7 +192,7 @@ func (r *run) call(ctx context.Context, c core.CallEffect) ([]core.Effect, error
 	if err := r.reach(pointEffected); err != nil {
 		return nil, err
 	}
-	now := r.opts.now()
+	now := r.opts.Now()
 	if err != nil {
 		cause, at := classify(err)
 		r.log.Info("effect failed", zap.String("cause", string(cause)))
@@ -260,7 +260,7 @@ func (r *run) finish(ctx context.Context, f core.Finish) ([]core.Effect, error) 
 		defer cancel()
 		next, err := r.opts.Delivery.Deliver(ctx, r.intent, r.permit(f.Record), f.Record.Result)
 		if cause, _ := classify(err); err != nil && cause == core.CauseNever {
-			return r.decide(ctx, r.actor, core.FailExecution{Run: f.Run, Cause: core.CauseNever, Now: r.opts.now()})
+			return r.decide(ctx, r.actor, core.FailExecution{Run: f.Run, Cause: core.CauseNever, Now: r.opts.Now()})
 		} else if err != nil {
 			r.log.Warn("delivery failed", zap.String("cause", string(cause)))
 			return later, nil
@@ -275,7 +275,7 @@ func (r *run) finish(ctx context.Context, f core.Finish) ([]core.Effect, error) 
 	if err := r.reach(pointFinished); err != nil {
 		return nil, err
 	}
-	return r.decide(ctx, r.actor, core.CompleteExecution{Run: f.Run, Now: r.opts.now()})
+	return r.decide(ctx, r.actor, core.CompleteExecution{Run: f.Run, Now: r.opts.Now()})
 }
 
 // takeState decodes the intent that is going to be acted upon and loads the state it is about, and, where a delivery
@@ -339,7 +339,7 @@ func (r *run) release(ctx context.Context) {
 func (r *run) handBack(at time.Time) error {
 	delay := r.opts.HandBack
 	if !at.IsZero() {
-		delay = max(at.Sub(r.opts.now()), shortestHandBack)
+		delay = max(at.Sub(r.opts.Now()), shortestHandBack)
 	}
 	return r.msg.NakWithDelay(delay)
 }
