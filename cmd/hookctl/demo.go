@@ -4,44 +4,52 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"os"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
+	"github.com/afterwrite/afterwrite/internal/flags"
 	"github.com/afterwrite/afterwrite/internal/natsembed"
 	"github.com/afterwrite/afterwrite/internal/stack"
-	"github.com/afterwrite/afterwrite/streams"
 )
 
+// demoReceipts show each outcome once.
+//
 //go:embed demo.jsonl
 var demoReceipts []byte
 
+// demoProfiles are the profile that the receipts name, and one that is switched off.
+//
+//go:embed profiles.yaml
+var demoProfiles []byte
+
 type demoCommand struct {
-	Receipts string        `type:"existingfile" help:"A file of receipts, one JSON document a line; by default a built-in set."`
+	Receipts string        `type:"existingfile" placeholder:"FILE" help:"Receipts, one JSON document a line; by default a built-in set."`
 	JSON     bool          `name:"json" help:"Print one JSON object a line and a last one with the summary."`
 	Verbose  bool          `short:"v" help:"Log what every part does, on the standard error stream."`
 	Timeout  time.Duration `default:"1m" help:"Give up after this long."`
 }
 
 // Run starts the stack in a temporary directory, feeds it, and ends it.
-func (c *demoCommand) Run(ctx context.Context, std streamsIO) error {
-	lines, err := readLines(c.Receipts)
+func (c *demoCommand) Run(ctx context.Context, std stdio) error {
+	lines, err := c.lines(std)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "afterwrite-demo-")
+	dir, remove, err := temporaryDir()
 	if err != nil {
-		return fmt.Errorf("make a directory for the demo: %w", err)
+		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // it is under the system's own for temporary files
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer remove()
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, fmt.Errorf("not done within --timeout, %s", c.Timeout))
 	defer cancel()
 
-	s, err := stack.Start(ctx, stack.Options{
-		Broker: natsembed.Options{StoreDir: dir},
-		Logger: newLogger(std, c.Verbose),
-	})
+	logger := zap.NewNop()
+	if c.Verbose {
+		logger = flags.Log{LogLevel: zapcore.InfoLevel, LogFormat: flags.LogConsole}.Logger(std.err)
+	}
+	s, err := stack.Start(ctx, stack.Options{Broker: natsembed.Options{StoreDir: dir}, Profiles: demoProfiles, Logger: logger})
 	if err != nil {
 		return err
 	}
@@ -52,7 +60,7 @@ func (c *demoCommand) Run(ctx context.Context, std streamsIO) error {
 	if err != nil {
 		return err
 	}
-	if err := report.print(std.out, c.JSON); err != nil {
+	if err := report.print(std.out, format{c.JSON}); err != nil {
 		return err
 	}
 	if !report.met() {
@@ -61,61 +69,9 @@ func (c *demoCommand) Run(ctx context.Context, std streamsIO) error {
 	return nil
 }
 
-func newLogger(std streamsIO, verbose bool) *zap.Logger {
-	if !verbose {
-		return zap.NewNop()
+func (c *demoCommand) lines(std stdio) ([]line, error) {
+	if c.Receipts == "" {
+		return parseReceipts("the built-in set", demoReceipts)
 	}
-	config := zap.NewDevelopmentConfig()
-	config.DisableStacktrace = true
-	return zap.New(newConsoleCore(std.err, config))
-}
-
-type devCommand struct {
-	Dir             string        `type:"path" help:"Where to keep the streams; by default a temporary directory that is removed at the end."`
-	Host            string        `default:"127.0.0.1" help:"Address to listen on."`
-	Port            int           `default:"4222" help:"Port to listen on; 0 takes a free one."`
-	DuplicateWindow time.Duration `default:"10m" help:"How long the broker drops a receipt that it has already taken; at least 100ms."`
-	Listen          string        `default:"127.0.0.1:0" help:"Address for the dispatcher's health and metrics."`
-	NoProvider      bool          `help:"Leave the periodic-report provider out, to run your own."`
-	NoExecutor      bool          `help:"Leave the periodic-report executor out, to run your own."`
-}
-
-// Run starts the stack and stays up until it is interrupted.
-func (c *devCommand) Run(ctx context.Context, std streamsIO) error {
-	dir := c.Dir
-	if dir == "" {
-		temporary, err := os.MkdirTemp("", "afterwrite-dev-")
-		if err != nil {
-			return fmt.Errorf("make a directory for the streams: %w", err)
-		}
-		defer func() { _ = os.RemoveAll(temporary) }() // it is under the system's own for temporary files
-		dir = temporary
-	}
-	port := c.Port
-	if port == 0 {
-		port = -1
-	}
-	options := stack.Options{
-		Broker:     natsembed.Options{StoreDir: dir, Host: c.Host, Port: port},
-		Streams:    streams.Settings{DuplicateWindow: c.DuplicateWindow},
-		NoProvider: c.NoProvider,
-		NoExecutor: c.NoExecutor,
-		Logger:     newLogger(std, true),
-	}
-	options.Dispatcher.Listen = c.Listen
-	s, err := stack.Start(ctx, options)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(std.out, "broker   %s\nhealth   http://%s/readyz\nstore    %s\nReady. Interrupt to stop.\n",
-		s.URL(), s.Dispatcher.Addr(), dir)
-	failed := make(chan error, 1)
-	go func() { failed <- s.Wait() }()
-	select {
-	case <-ctx.Done():
-		return s.Stop()
-	case err := <-failed:
-		_ = s.Stop() // what failed is what there is to say
-		return err
-	}
+	return readReceipts(c.Receipts, std.in)
 }

@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -22,111 +17,29 @@ import (
 	"github.com/afterwrite/afterwrite/streams"
 )
 
-// line is one line of a receipts file: a receipt, or a receipt with a name and what is expected of it.
-type line struct {
-	Name    string         `json:"name"`
-	Expect  *expectation   `json:"expect"`
-	Receipt jsontext.Value `json:"receipt"`
-}
-
-// expectation holds what must come out; what is empty may be anything.
-type expectation struct {
-	Outcome  outcome              `json:"outcome"`
-	Reason   events.RefusalReason `json:"reason"`
-	Dispatch *struct {
-		Status events.Status   `json:"status"`
-		Code   events.Optional `json:"code"`
-		Reason events.Optional `json:"reason"`
-	} `json:"dispatch"`
-}
-
-const maxLine = 1 << 20
-
-// readLines reads a receipts file, or the built-in one.
-func readLines(name string) ([]line, error) {
-	data := demoReceipts
-	if name != "" {
-		var err error
-		if data, err = os.ReadFile(name); err != nil {
-			return nil, fmt.Errorf("read the receipts: %w", err)
-		}
-	}
-	var lines []line
-	scanner := bufio.NewScanner(bytes.NewReader(data))
-	scanner.Buffer(nil, maxLine)
-	for n := 1; scanner.Scan(); n++ {
-		if len(bytes.TrimSpace(scanner.Bytes())) == 0 {
-			continue
-		}
-		parsed, err := parseLine(bytes.Clone(scanner.Bytes()))
-		if err != nil {
-			return nil, fmt.Errorf("%s line %d: %w", name, n, err)
-		}
-		lines = append(lines, parsed)
-	}
-	if err := scanner.Err(); err != nil {
-		return nil, fmt.Errorf("read the receipts: %w", err)
-	}
-	if len(lines) == 0 {
-		return nil, fmt.Errorf("%s holds no receipt", name)
-	}
-	return lines, nil
-}
-
-// parseLine tells the two forms apart. A line that is neither is a receipt all the same: what is wrong with it is the
-// dispatcher's to say.
-func parseLine(data []byte) (line, error) {
-	var members map[string]jsontext.Value
-	if json.Unmarshal(data, &members) != nil || members["expect"] == nil {
-		return line{Receipt: data}, nil
-	}
-	var wrapped line
-	if err := json.Unmarshal(data, &wrapped, json.RejectUnknownMembers(true)); err != nil {
-		return line{}, errors.New("must hold name, expect and receipt, and nothing else")
-	}
-	return wrapped, nil
-}
-
-// outcome is what became of a receipt.
-type outcome string
-
-const (
-	admitted  outcome = "admitted"
-	duplicate outcome = "duplicate"
-	replayed  outcome = "replayed"
-	conflict  outcome = "conflict"
-	refused   outcome = "refused"
-	disabled  outcome = "disabled"
-)
-
 // feed publishes the lines one by one and finds out what became of each.
 func feed(ctx context.Context, s *stack.Stack, lines []line) (*report, error) {
 	r := &report{lines: lines}
-	for i, l := range lines {
+	for _, l := range lines {
 		row, err := feedLine(ctx, s, l.Receipt)
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", i+1, err)
+			return nil, fmt.Errorf("line %d: %w", l.Number, err)
 		}
-		row.Line = i + 1
+		row.Line = l.Number
 		r.rows = append(r.rows, row)
 	}
 	return r, nil
 }
 
 func feedLine(ctx context.Context, s *stack.Stack, data []byte) (row, error) {
-	receipt, decodeErr := events.Decode[events.Receipt](data)
-	kind, messageID := publishedAs(receipt, data)
-	envelope := events.NewEnvelope(messageID, "hookctl/demo", events.ReceiptSchema, "")
-	header := envelope.Header()
+	kind, messageID := publishedAs(data)
+	header := events.NewEnvelope(messageID, "hookctl/demo", events.ReceiptSchema, "").Header()
 	header[streams.HeaderMessageID] = []string{messageID}
 	ack, err := s.JS.PublishMsg(ctx, &nats.Msg{Subject: streams.ReceiptSubject(kind), Header: header, Data: data})
 	if err != nil {
 		return row{}, fmt.Errorf("publish: %w", err)
 	}
-	out := row{Dispatches: []dispatchRow{}}
-	if decodeErr == nil && events.IsOpaqueID(receipt.Receipt.ReceiptID) && events.Scan(receipt.Receipt.ReceiptID) == "" {
-		out.ReceiptID = events.Optional(receipt.Receipt.ReceiptID)
-	}
+	out := row{ReceiptID: idOf(data)}
 	if ack.Duplicate {
 		out.Outcome = duplicate
 		return out, nil
@@ -134,15 +47,15 @@ func feedLine(ctx context.Context, s *stack.Stack, data []byte) (row, error) {
 	if err := settled(ctx, s.JS, ack.Sequence); err != nil {
 		return row{}, err
 	}
-	if err := out.find(ctx, s, receipt, data, ack.Sequence); err != nil {
+	if err := out.find(ctx, s, data, ack.Sequence); err != nil {
 		return row{}, err
 	}
 	return out, nil
 }
 
 // publishedAs gives the event kind and the message id of a receipt; a malformed one has them all the same.
-func publishedAs(receipt *events.Receipt, data []byte) (events.EventKind, string) {
-	if receipt != nil {
+func publishedAs(data []byte) (events.EventKind, string) {
+	if receipt, err := events.Decode[events.Receipt](data); err == nil {
 		return receipt.EventKind, receipt.MessageID()
 	}
 	var loose struct {
@@ -167,7 +80,7 @@ func until(ctx context.Context, done func() (bool, error)) error {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -188,7 +101,7 @@ func settled(ctx context.Context, js jetstream.JetStream, sequence uint64) error
 }
 
 // find reads what became of the receipt from the streams.
-func (r *row) find(ctx context.Context, s *stack.Stack, receipt *events.Receipt, data []byte, sequence uint64) error {
+func (r *row) find(ctx context.Context, s *stack.Stack, data []byte, sequence uint64) error {
 	refusal, err := last(ctx, s.JS, streams.Journal, streams.RefusalSubject(events.SHA256(data)))
 	if err != nil {
 		return err
@@ -200,6 +113,10 @@ func (r *row) find(ctx context.Context, s *stack.Stack, receipt *events.Receipt,
 		}
 		r.Outcome, r.Reason = refused, events.Optional(record.Reason)
 		return nil
+	}
+	receipt, err := events.Decode[events.Receipt](data)
+	if err != nil {
+		return fmt.Errorf("a malformed receipt was not refused: %w", err)
 	}
 	published, err := message(ctx, s.JS, streams.Receipts, sequence)
 	if err != nil {
@@ -227,7 +144,7 @@ func (r *row) find(ctx context.Context, s *stack.Stack, receipt *events.Receipt,
 func (r *row) findDispatch(
 	ctx context.Context, js jetstream.JetStream, id events.DispatchID, hook events.HookID, published time.Time,
 ) error {
-	first, err := first(ctx, js, streams.Journal, streams.JournalSubject(id, hook))
+	oldest, err := first(ctx, js, streams.Journal, streams.JournalSubject(id, hook))
 	if err != nil {
 		return err
 	}
@@ -244,7 +161,7 @@ func (r *row) findDispatch(
 		return fmt.Errorf("wait for dispatch %s: %w", id, err)
 	}
 	became := admitted
-	if first.Time.Before(published) {
+	if oldest.Time.Before(published) {
 		became = replayed
 	}
 	contradicted, err := conflictSince(ctx, js, id, published)
@@ -268,7 +185,6 @@ func (r *row) add(ctx context.Context, js jetstream.JetStream, record *events.Di
 	d := dispatchRow{
 		HookID: record.HookID, DispatchID: record.DispatchID, Status: record.Status,
 		Code: record.Code, Reason: record.Reason, Attempt: record.Attempt,
-		Intents: []intentRow{}, Executions: []executionRow{},
 	}
 	for i := range record.Intents {
 		intent := &record.Intents[i]
@@ -325,32 +241,32 @@ func conflictSince(ctx context.Context, js jetstream.JetStream, id events.Dispat
 
 // last is the last message on the subject, nil if there is none.
 func last(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	return found(handle(ctx, js, stream, func(s jetstream.Stream) (*jetstream.RawStreamMsg, error) {
+	return found(read(ctx, js, stream, func(s jetstream.Stream) (*jetstream.RawStreamMsg, error) {
 		return s.GetLastMsgForSubject(ctx, subject)
 	}))
 }
 
 // first is the first message on the subject, nil if there is none.
 func first(ctx context.Context, js jetstream.JetStream, stream, subject string) (*jetstream.RawStreamMsg, error) {
-	return found(handle(ctx, js, stream, func(s jetstream.Stream) (*jetstream.RawStreamMsg, error) {
+	return found(read(ctx, js, stream, func(s jetstream.Stream) (*jetstream.RawStreamMsg, error) {
 		return s.GetMsg(ctx, 1, jetstream.WithGetMsgSubject(subject))
 	}))
 }
 
 func message(ctx context.Context, js jetstream.JetStream, stream string, sequence uint64) (*jetstream.RawStreamMsg, error) {
-	return handle(ctx, js, stream, func(s jetstream.Stream) (*jetstream.RawStreamMsg, error) {
+	return read(ctx, js, stream, func(s jetstream.Stream) (*jetstream.RawStreamMsg, error) {
 		return s.GetMsg(ctx, sequence)
 	})
 }
 
-func handle(
-	ctx context.Context, js jetstream.JetStream, stream string, read func(jetstream.Stream) (*jetstream.RawStreamMsg, error),
+func read(
+	ctx context.Context, js jetstream.JetStream, stream string, get func(jetstream.Stream) (*jetstream.RawStreamMsg, error),
 ) (*jetstream.RawStreamMsg, error) {
 	s, err := js.Stream(ctx, stream)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", stream, err)
 	}
-	m, err := read(s)
+	m, err := get(s)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", stream, err)
 	}
@@ -362,155 +278,4 @@ func found(m *jetstream.RawStreamMsg, err error) (*jetstream.RawStreamMsg, error
 		return nil, nil
 	}
 	return m, err
-}
-
-// row is what became of one line.
-type row struct {
-	Line       int             `json:"line"`
-	ReceiptID  events.Optional `json:"receipt_id"`
-	Outcome    outcome         `json:"outcome"`
-	Reason     events.Optional `json:"reason"`
-	Dispatches []dispatchRow   `json:"dispatches"`
-}
-
-type dispatchRow struct {
-	HookID     events.HookID     `json:"hook_id"`
-	DispatchID events.DispatchID `json:"dispatch_id"`
-	Status     events.Status     `json:"status"`
-	Code       events.Optional   `json:"code"`
-	Reason     events.Optional   `json:"reason"`
-	Attempt    int               `json:"attempt"`
-	Intents    []intentRow       `json:"intents"`
-	Executions []executionRow    `json:"executions"`
-}
-
-type intentRow struct {
-	IntentID   events.IntentID   `json:"intent_id"`
-	IntentKind events.IntentKind `json:"intent_kind"`
-	Payload    jsontext.Value    `json:"payload"`
-}
-
-type executionRow struct {
-	Executor events.ExecutorID      `json:"executor"`
-	IntentID events.IntentID        `json:"intent_id"`
-	Status   events.ExecutionStatus `json:"status"`
-	Decision events.Optional        `json:"decision"`
-}
-
-// report is what became of all lines.
-type report struct {
-	lines []line
-	rows  []row
-}
-
-type summary struct {
-	Published     int `json:"published"`
-	Distinct      int `json:"distinct"`
-	Duplicates    int `json:"duplicates"`
-	Replayed      int `json:"replayed"`
-	Refused       int `json:"refused"`
-	Conflicts     int `json:"conflicts"`
-	Dispatches    int `json:"dispatches"`
-	Proposed      int `json:"proposed"`
-	NotApplicable int `json:"not_applicable"`
-	Failed        int `json:"failed"`
-	Intents       int `json:"intents"`
-	Executions    int `json:"executions"`
-}
-
-func (r *report) summary() summary {
-	s := summary{Published: len(r.rows)}
-	seen := map[events.DispatchID]bool{}
-	for _, row := range r.rows {
-		switch row.Outcome {
-		case duplicate:
-			s.Duplicates++
-		case replayed:
-			s.Replayed++
-		case refused:
-			s.Refused++
-		case conflict:
-			s.Conflicts++
-		case admitted, disabled:
-		}
-		for _, d := range row.Dispatches {
-			if seen[d.DispatchID] {
-				continue
-			}
-			seen[d.DispatchID] = true
-			s.Dispatches++
-			s.Intents += len(d.Intents)
-			s.Executions += len(d.Executions)
-			switch d.Status {
-			case events.StatusProposed:
-				s.Proposed++
-			case events.StatusNotApplicable:
-				s.NotApplicable++
-			case events.StatusFailed:
-				s.Failed++
-			case events.StatusRetrying, events.StatusRedriven:
-			}
-		}
-	}
-	s.Distinct = s.Published - s.Duplicates
-	return s
-}
-
-// met reports whether every line became what it expects.
-func (r *report) met() bool {
-	for i := range r.rows {
-		if r.unmet(i) != "" {
-			return false
-		}
-	}
-	return true
-}
-
-// unmet says what of line i is not as it expects, "" if all is.
-func (r *report) unmet(i int) string {
-	want, row := r.lines[i].Expect, r.rows[i]
-	switch {
-	case want == nil:
-		return ""
-	case want.Outcome != "" && want.Outcome != row.Outcome:
-		return "expected " + string(want.Outcome)
-	case want.Reason != "" && events.Optional(want.Reason) != row.Reason:
-		return "expected " + string(want.Reason)
-	case want.Dispatch == nil:
-		return ""
-	case len(row.Dispatches) == 0:
-		return "expected a dispatch"
-	}
-	for _, d := range row.Dispatches {
-		switch w := want.Dispatch; {
-		case w.Status != "" && w.Status != d.Status:
-			return "expected " + string(w.Status)
-		case w.Code != "" && w.Code != d.Code:
-			return "expected " + string(w.Code)
-		case w.Reason != "" && w.Reason != d.Reason:
-			return "expected " + string(w.Reason)
-		}
-	}
-	return ""
-}
-
-func (r *report) print(w io.Writer, asJSON bool) error {
-	if asJSON {
-		return r.printJSON(w)
-	}
-	return r.printTable(w)
-}
-
-func (r *report) printJSON(w io.Writer) error {
-	for _, row := range r.rows {
-		if err := json.MarshalWrite(w, row); err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-		_, _ = fmt.Fprintln(w)
-	}
-	if err := json.MarshalWrite(w, map[string]summary{"summary": r.summary()}); err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	_, err := fmt.Fprintln(w)
-	return err
 }
