@@ -4,93 +4,120 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"github.com/afterwrite/afterwrite/executors"
+	"github.com/afterwrite/afterwrite/internal/flags"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
 	"github.com/afterwrite/afterwrite/internal/version"
 )
 
-// Exit codes. Zero is a clean drain after a signal.
+// Exit codes. Zero is an orderly stop.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitStopped = iota
+	// exitFailed: it ran, or tried to, and could not go on.
+	exitFailed
+	// exitRefused: the settings are not ones to start with.
+	exitRefused
 )
 
-type flags struct {
-	Grants string `name:"grants" required:"" type:"existingfile" help:"Grants file: who this executor is, and what it may do."`
-	natsconn.Flags
-	HandBack     time.Duration    `default:"${handBack}" help:"Pause before an intent that awaits a person is looked at again."`
-	DrainTimeout time.Duration    `default:"${drain}" help:"How long to wait for executions in flight when stopping."`
-	LogLevel     zapcore.Level    `default:"info" help:"One of debug, info, warn, error."`
-	Check        bool             `env:"-" help:"Check the grants file and exit."`
-	Version      kong.VersionFlag `env:"-" help:"Print the version and exit."`
+type settings struct {
+	Grants string         `required:"" type:"existingfile" help:"Grants file: who this executor is, and what it may do."`
+	NATS   natsconn.Flags `embed:"" group:"Broker:"`
+	Log    flags.Log      `embed:"" group:"Log:"`
+
+	HandBack     time.Duration `default:"${handBack}" help:"Pause before an intent that awaits a person is looked at again."`
+	DrainTimeout time.Duration `default:"${drain}" help:"How long a stop waits for executions that have called their effect."`
+
+	Check   bool             `env:"-" help:"Check the settings and the grants file, and exit."`
+	Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
 }
 
 func main() {
-	var f flags
-	parser := kong.Must(&f,
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// Once stopping has begun, a second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var s settings
+	exit := -1
+	parser, err := kong.New(&s,
 		kong.Name("executor"),
 		kong.Description("Admits intents against its own grants, calls the service that a grant names, and records what came of it."),
 		kong.DefaultEnvars("AFTERWRITE"),
 		kong.Vars{
 			"version": version.String(), "handBack": executors.DefaultHandBack.String(), "drain": executors.DefaultDrainTimeout.String(),
 		},
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exit = code }),
 	)
-	if _, err := parser.Parse(os.Args[1:]); err != nil {
-		exit(exitUsage, err)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// Once stopping has begun, a second signal ends the process at once.
-	context.AfterFunc(ctx, stop)
-	if code, err := run(ctx, f); err != nil {
-		exit(code, err)
-	}
-}
-
-func exit(code int, err error) {
-	fmt.Fprintln(os.Stderr, "executor:", err)
-	os.Exit(code)
-}
-
-func run(ctx context.Context, f flags) (code int, err error) {
-	data, err := os.ReadFile(f.Grants)
 	if err != nil {
-		return exitUsage, fmt.Errorf("read the grants file: %w", err)
+		panic(err) // the grammar above is wrong, which every test sees
+	}
+	_, err = parser.Parse(args)
+	if exit >= 0 {
+		return exit // help or version was printed
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "executor:", err)
+		return exitRefused
+	}
+	log := s.Log.Logger(stderr)
+	defer func() { _ = log.Sync() }() // fails on a terminal, which needs no sync
+	options, err := s.options()
+	if err != nil {
+		_, _ = fmt.Fprintln(stderr, "executor: will not start with these settings")
+		for problem := range strings.Lines(err.Error()) {
+			_, _ = fmt.Fprintln(stderr, " ", strings.TrimSpace(problem))
+		}
+		return exitRefused
+	}
+	if s.Check {
+		return exitStopped
+	}
+	if err := execute(ctx, s.NATS, options, log); err != nil {
+		_, _ = fmt.Fprintln(stderr, "executor:", err)
+		return exitFailed
+	}
+	return exitStopped
+}
+
+// options are the executor's. The error lists everything that is wrong with them, a line each.
+func (s *settings) options() (executors.Options, error) {
+	data, err := os.ReadFile(s.Grants)
+	if err != nil {
+		return executors.Options{}, fmt.Errorf("read the grants file: %w", err)
 	}
 	file, err := executors.ParseGrants(data)
-	if err != nil || f.Check {
-		return exitUsage, err
-	}
-	config := zap.NewProductionConfig()
-	config.Level = zap.NewAtomicLevelAt(f.LogLevel)
-	config.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	log, err := config.Build()
 	if err != nil {
-		return exitFailed, fmt.Errorf("build the logger: %w", err)
+		return executors.Options{}, err
 	}
-	defer func() { _ = log.Sync() }() // fails on a terminal, which needs no sync
+	options := executors.Options{Executor: file.Executor, Grants: file.Grants, HandBack: s.HandBack, DrainTimeout: s.DrainTimeout}
+	return options, errors.Join(options.WithDefaults().Validate(), natsconn.Options{Flags: s.NATS}.Validate())
+}
 
-	nc, err := natsconn.Connect(natsconn.Options{Flags: f.Flags, Name: "executor " + file.Executor, Logger: log})
+func execute(ctx context.Context, broker natsconn.Flags, options executors.Options, log *zap.Logger) error {
+	nc, err := natsconn.Connect(natsconn.Options{Flags: broker, Name: "executor " + options.Executor, Logger: log})
 	if err != nil {
-		return exitFailed, err
+		return err
 	}
 	defer nc.Close()
-	process, err := executors.New(executors.Options{
-		Executor: file.Executor, Grants: file.Grants, Conn: nc, DrainTimeout: f.DrainTimeout,
-		HandBack: f.HandBack, Log: log,
-	})
+	options.Conn, options.Log = nc, log
+	process, err := executors.New(options)
 	if err != nil {
-		return exitUsage, err
+		return err
 	}
-	return exitFailed, process.Run(ctx)
+	return process.Run(ctx)
 }
