@@ -60,9 +60,18 @@ func (r *runner) tell(done <-chan struct{}, f func(now time.Time, l *lane.Lane))
 	}
 }
 
+// reconnected tells the lane that its pulls are forgotten. Should the lane be too busy to be told, the pulls' own
+// deadlines tell it.
+func (r *runner) reconnected() {
+	select {
+	case r.controls <- func(now time.Time, l *lane.Lane) { l.Reconnected(now) }:
+	default:
+	}
+}
+
 // run drives the lane until stop is closed and what is under way is done, or handed back after grace.
 func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
-	defer func() { _ = r.sub.Unsubscribe() }() // the connection may be closed already
+	defer r.leave()
 	var abandon <-chan time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -91,6 +100,18 @@ func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
 			r.lane.Abandon(time.Now())
 			return
 		}
+	}
+}
+
+// leave ends the lane's subscription. A pull may still be filled until the broker knows, and what it sent by then comes
+// before the answer to a flush: the lane hands it back.
+func (r *runner) leave() {
+	_ = r.sub.Drain() // the connection may be closed already, and then the flush says so
+	if r.nc.FlushTimeout(flushWait) != nil {
+		return
+	}
+	for len(r.messages) > 0 {
+		r.receive(time.Now(), <-r.messages, 0)
 	}
 }
 
