@@ -57,7 +57,7 @@ func BenchmarkDispatch(b *testing.B) {
 		Hooks: installed.Hooks, Profiles: installed.Profiles,
 		SkewAllowance: time.Second, DuplicateWindow: time.Minute, JournalAge: time.Hour,
 	}
-	r.lane = lane.New(lane.Options{Installed: all}, p, newObserver(zap.NewNop(), prometheus.NewRegistry()))
+	r.lane = lane.New(lane.Options{Installed: all}, p, newObserver(zap.NewNop(), prometheus.NewRegistry(), func(string, error) {}))
 	messages, answers := make([]*nats.Msg, b.N), make([]*nats.Msg, b.N)
 	for i := range messages {
 		messages[i] = receiptMessage(i, now)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,10 +35,14 @@ type Dispatcher struct {
 	health    *health
 	listener  net.Listener
 
-	nc      *nats.Conn
-	js      jetstream.JetStream
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	kick chan struct{} // asks the watch to look now
+
+	lastFailure atomic.Int64 // when a lane last failed to load or write, in ns since 1970
+
+	mu      sync.Mutex // the client's goroutine tells of reconnections at any time
 	runners []*runner
-	kick    chan struct{} // asks the watch to look now
 }
 
 // New checks the options and claims the listening address. The error lists everything that is wrong.
@@ -70,7 +75,7 @@ func New(options Options) (*Dispatcher, error) {
 		DuplicateWindow: options.Streams.DuplicateWindow,
 		JournalAge:      options.Streams.JournalAge,
 	}
-	d.observer = newObserver(options.Logger, options.Metrics)
+	d.observer = newObserver(options.Logger, options.Metrics, d.failed)
 	if options.Listen != "" {
 		listener, err := net.Listen("tcp", options.Listen) //nolint:noctx // it neither dials nor waits
 		if err != nil {
@@ -156,8 +161,10 @@ func (d *Dispatcher) connect() error {
 	options.Logger = d.log
 	options.InboxPrefix = streams.DispatcherInbox()
 	options.Reconnected = func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		for _, r := range d.runners {
-			r.controls <- func(now time.Time, l *lane.Lane) { l.Reconnected(now) }
+			r.reconnected()
 		}
 		d.look()
 	}
@@ -183,6 +190,8 @@ func (d *Dispatcher) startLanes(retired []events.HookID) error {
 			OpenFor:   d.options.OpenFor,
 		}
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for range d.options.Lanes {
 		r, err := newRunner(d.nc, d.log, streams.DispatcherInbox(), lane.Options{
 			Installed: d.installed,

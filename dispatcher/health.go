@@ -24,6 +24,12 @@ const (
 	topologyDiffers condition = "topology_differs"
 	// brokerUnreadable: the broker does not answer.
 	brokerUnreadable condition = "broker_unreadable"
+	// brokerRefuses: it refused or did not answer a load or a write, a moment ago.
+	brokerRefuses condition = "broker_refuses"
+	// streamFilling: a stream is over 80 % full.
+	streamFilling condition = "stream_filling"
+	// receiptsAging: the oldest receipt nobody took is older than half the age at which it is dropped.
+	receiptsAging condition = "receipts_aging"
 	// journalGone: the journal is not the one it was.
 	journalGone condition = "journal_gone"
 )
@@ -54,6 +60,15 @@ func (h *health) clear(c condition) {
 		h.started = true
 		close(h.once)
 	}
+}
+
+// hold sets the condition if there is a sentence, and clears it if there is none.
+func (h *health) hold(c condition, sentence string) {
+	if sentence == "" {
+		h.clear(c)
+		return
+	}
+	h.set(c, sentence)
 }
 
 // reasons are the conditions that hold, one line each, sorted.

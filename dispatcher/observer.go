@@ -26,11 +26,14 @@ type observer struct {
 	breakers  *prometheus.GaugeVec
 	backlogs  *prometheus.GaugeVec
 	overdues  *prometheus.CounterVec
+	ages      prometheus.Gauge
+	// broken is told when the broker refuses something.
+	broken func(effect string, err error)
 }
 
 var _ lane.Observer = (*observer)(nil)
 
-func newObserver(log *zap.Logger, registry prometheus.Registerer) *observer {
+func newObserver(log *zap.Logger, registry prometheus.Registerer, broken func(effect string, err error)) *observer {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afterwrite_" + name, Help: help}, labels)
 	}
@@ -45,6 +48,7 @@ func newObserver(log *zap.Logger, registry prometheus.Registerer) *observer {
 	}
 	o := &observer{
 		log:       log,
+		broken:    broken,
 		receipts:  counter("receipts_total", "Receipts by what was decided about them.", "outcome", "reason"),
 		decisions: counter("decisions_total", "Commands about dispatches, by outcome.", "hook", "outcome"),
 		records:   counter("dispatch_records_total", "Journal records decided on.", "hook", "status", "code"),
@@ -57,7 +61,10 @@ func newObserver(log *zap.Logger, registry prometheus.Registerer) *observer {
 		backlogs:  gauge("hook_backlog_dispatches", "Due wake-ups of the hook, taken or not.", "hook"),
 		overdues:  counter("wakeups_overdue_total", "Wake-ups whose schedule was stuck and was published again.", "hook"),
 	}
-	registry.MustRegister(o.receipts, o.decisions, o.records, o.replies, o.messages, o.lost, o.failed, o.panics,
+	o.ages = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "afterwrite_receipts_oldest_waiting_seconds", Help: "Age of the oldest receipt that is not acknowledged.",
+	})
+	registry.MustRegister(o.ages, o.receipts, o.decisions, o.records, o.replies, o.messages, o.lost, o.failed, o.panics,
 		o.breakers, o.backlogs, o.overdues)
 	return o
 }
@@ -123,6 +130,7 @@ func (o *observer) Lost(core.Key) { o.lost.Inc() }
 func (o *observer) Failed(effect string, err error) {
 	o.failed.WithLabelValues(effect).Inc()
 	o.log.Warn("broker refused or did not answer", zap.String("effect", effect), zap.Error(err))
+	o.broken(effect, err)
 }
 
 // Panicked implements lane.Observer.
@@ -144,3 +152,5 @@ func (o *observer) backlog(hook events.HookID, waiting uint64) {
 }
 
 func (o *observer) overdue(hook events.HookID) { o.overdues.WithLabelValues(hook).Inc() }
+
+func (o *observer) oldest(age time.Duration) { o.ages.Set(age.Seconds()) }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +13,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
+	"github.com/afterwrite/afterwrite/dispatcher/journal"
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
+	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -30,6 +34,11 @@ const (
 // errRecreated: the journal is the memory of what was done; an empty one in its place means doing it again.
 var errRecreated = errors.New("the journal was deleted or created anew while dispatching: what it knew is gone; " +
 	"restore it, or start again knowing that receipts still in the stream run again")
+
+var errMissing = errors.New("the journal is missing")
+
+// missingLooks is how many looks in a row must miss the journal until it is taken to be gone.
+const missingLooks = 2
 
 func (d *Dispatcher) look() {
 	select {
@@ -89,25 +98,38 @@ func (d *Dispatcher) checkTopology(ctx context.Context) (string, error) {
 
 // watch looks at the broker until ctx is done or the journal is no longer the one it was.
 func (d *Dispatcher) watch(ctx context.Context) error {
-	var journal time.Time
+	var before broker
+	missing := 0
 	looks, overdue := time.NewTicker(lookEvery), time.NewTicker(overdueEvery)
 	defer looks.Stop()
 	defer overdue.Stop()
 	for {
-		created, err := d.inspect(ctx)
-		switch {
-		case ctx.Err() != nil:
+		now, err := d.inspect(ctx)
+		if ctx.Err() != nil {
 			return nil
+		}
+		if err == nil && now[streams.Journal] == nil {
+			// Once may be a broker that is just coming up.
+			if missing++; missing < missingLooks {
+				err = errMissing
+			}
+		}
+		if err == nil {
+			missing = 0
+			err = d.compare(ctx, before, now)
+		}
+		switch {
+		case errors.Is(err, errRecreated):
+			d.health.set(journalGone, err.Error())
+			return err
 		case err != nil:
 			d.health.set(brokerUnreadable, err.Error())
 			d.log.Warn("cannot look at the broker", zap.Error(err))
-		case created.IsZero() || !journal.IsZero() && !created.Equal(journal):
-			d.health.set(journalGone, errRecreated.Error())
-			return errRecreated
 		default:
 			d.health.clear(brokerUnreadable)
-			journal = created
+			before = now
 		}
+		d.settleFailures()
 		select {
 		case <-looks.C:
 		case <-d.kick:
@@ -121,34 +143,145 @@ func (d *Dispatcher) watch(ctx context.Context) error {
 	}
 }
 
-// inspect looks at everything that can change under a dispatcher. It gives when the journal was created, zero if it
-// is gone.
-func (d *Dispatcher) inspect(ctx context.Context) (time.Time, error) {
+// broker is what was seen of the dispatcher's streams, by name. A stream that is not there is missing in it.
+type broker map[string]*jetstream.StreamInfo
+
+// inspect looks at everything that can change under a dispatcher, and tells lanes and readiness.
+func (d *Dispatcher) inspect(ctx context.Context) (broker, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	if d.nc.Status() != nats.CONNECTED {
-		return time.Time{}, fmt.Errorf("broker connection is %s", d.nc.Status())
+		return nil, fmt.Errorf("broker connection is %s", d.nc.Status())
 	}
-	journal, err := d.js.Stream(ctx, streams.Journal)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return time.Time{}, nil
-	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("look at the journal: %w", err)
+	seen := broker{}
+	for _, want := range d.topology.Streams {
+		stream, err := d.js.Stream(ctx, want.Config.Name)
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+		case err != nil:
+			return nil, fmt.Errorf("look at %s: %w", want.Config.Name, err)
+		default:
+			seen[want.Config.Name] = stream.CachedInfo()
+		}
 	}
 	reason, err := d.checkTopology(ctx)
 	if err != nil {
-		return time.Time{}, err
+		return nil, err
 	}
-	if reason == "" {
-		d.health.clear(topologyDiffers)
-	} else {
-		d.health.set(topologyDiffers, reason)
+	d.health.hold(topologyDiffers, reason)
+	d.health.hold(streamFilling, filling(seen))
+	aging, err := d.aging(ctx, seen[streams.Receipts])
+	if err != nil {
+		return nil, err
 	}
+	d.health.hold(receiptsAging, aging)
+	return seen, d.inspectBacklogs(ctx)
+}
+
+// compare holds what is there against what was there before. A journal that is gone, or another one, ends the
+// process; wake-ups and intents that are gone are made again from it.
+func (d *Dispatcher) compare(ctx context.Context, before, now broker) error {
+	created := func(b broker, name string) time.Time {
+		if b[name] == nil {
+			return time.Time{}
+		}
+		return b[name].Created
+	}
+	if now[streams.Journal] == nil || before != nil && !created(now, streams.Journal).Equal(created(before, streams.Journal)) {
+		return errRecreated
+	}
+	for _, name := range []string{streams.Retries, streams.Intents} {
+		is, was := created(now, name), created(before, name)
+		// At the start there is nothing to compare with, but one that is younger than what the journal holds is new.
+		journal := now[streams.Journal]
+		young := before == nil && journal != nil && journal.State.Msgs > 0 && is.After(journal.State.FirstTime)
+		if now[name] != nil && (young || before != nil && !is.Equal(was)) {
+			d.log.Warn("a stream was created anew; making again what it held", zap.String("stream", name))
+			return d.rebuild(ctx)
+		}
+	}
+	return nil
+}
+
+// rebuild gives every dispatch that may still demand something a wake-up for now. Whoever takes it finds in the
+// record what that is: intents to publish, or an attempt at its time.
+func (d *Dispatcher) rebuild(ctx context.Context) error {
+	now := time.Now()
+	for record, err := range journal.States(ctx, d.js) {
+		if err != nil {
+			return fmt.Errorf("make wake-ups again: %w", err)
+		}
+		r := record.Document
+		if r.Status == events.StatusNotApplicable || r.Status == events.StatusFailed {
+			continue
+		}
+		m := &nats.Msg{
+			Subject: streams.RetryAtSubject(r.DispatchID, r.HookID),
+			Header:  streams.FirstScheduleHeader(r.DispatchID, r.HookID, now),
+		}
+		if _, err := d.js.PublishMsg(ctx, m); err != nil && !isWrongLastSequence(err) {
+			return fmt.Errorf("make wake-ups again: %w", err)
+		}
+	}
+	return nil
+}
+
+const (
+	// fullPercent is how full a stream may be before readiness says so.
+	fullPercent = 80
+	// agedPart is which part of a stream's age the oldest waiting message may reach before readiness says so.
+	agedPart = 2
+)
+
+// filling says which streams are nearly full, "" if none is.
+func filling(seen broker) string {
+	var full []string
+	for _, name := range slices.Sorted(maps.Keys(seen)) {
+		info := seen[name]
+		if most := info.Config.MaxBytes; most > 0 && info.State.Bytes > uint64(most)/100*fullPercent {
+			full = append(full, fmt.Sprintf("%s holds %d of %d bytes", name, info.State.Bytes, most))
+		}
+	}
+	return strings.Join(full, "; ")
+}
+
+// aging says that the oldest receipt nobody took is near its end, "" if it is not.
+func (d *Dispatcher) aging(ctx context.Context, receipts *jetstream.StreamInfo) (string, error) {
+	if receipts == nil || receipts.Config.MaxAge == 0 {
+		return "", nil
+	}
+	consumer, err := d.js.Consumer(ctx, streams.Receipts, streams.DispatcherConsumer)
+	if err != nil {
+		return "", fmt.Errorf("look at the receipts: %w", err)
+	}
+	info := consumer.CachedInfo()
+	if info.NumPending == 0 && info.NumAckPending == 0 {
+		return "", nil
+	}
+	stream, err := d.js.Stream(ctx, streams.Receipts)
+	if err != nil {
+		return "", fmt.Errorf("look at the receipts: %w", err)
+	}
+	oldest, err := stream.GetMsg(ctx, info.AckFloor.Stream+1, jetstream.WithGetMsgSubject(streams.ReceiptFilter()))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("look at the oldest receipt: %w", err)
+	}
+	age := time.Since(oldest.Time)
+	d.observer.oldest(age)
+	if age < receipts.Config.MaxAge/agedPart {
+		return "", nil
+	}
+	return fmt.Sprintf("the oldest receipt has waited %s of the %s it is kept", age.Round(time.Second), receipts.Config.MaxAge), nil
+}
+
+func (d *Dispatcher) inspectBacklogs(ctx context.Context) error {
 	for hook, limits := range d.options.Registry.Limits {
 		consumer, err := d.js.Consumer(ctx, streams.Retries, streams.RetryConsumer(hook))
 		if err != nil {
-			return time.Time{}, fmt.Errorf("look at the backlog of %s: %w", hook, err)
+			return fmt.Errorf("look at the backlog of %s: %w", hook, err)
 		}
 		info := consumer.CachedInfo()
 		waiting := info.NumPending + uint64(max(info.NumAckPending, 0))
@@ -158,7 +291,21 @@ func (d *Dispatcher) inspect(ctx context.Context) (time.Time, error) {
 			r.tell(ctx.Done(), func(_ time.Time, l *lane.Lane) { l.SetBacklogFull(hook, full) })
 		}
 	}
-	return journal.CachedInfo().Created, nil
+	return nil
+}
+
+// failed is called by lanes when the broker refuses something or does not answer.
+func (d *Dispatcher) failed(effect string, err error) {
+	d.health.set(brokerRefuses, effect+": "+err.Error())
+	d.lastFailure.Store(time.Now().UnixNano())
+	d.look()
+}
+
+// settleFailures takes back what lanes said once they have not said it for a while.
+func (d *Dispatcher) settleFailures() {
+	if time.Since(time.Unix(0, d.lastFailure.Load())) > 2*lookEvery {
+		d.health.clear(brokerRefuses)
+	}
 }
 
 // rescheduleOverdue publishes again, for now, every wake-up whose schedule is stuck. Any dispatcher may, at any time:
