@@ -24,9 +24,9 @@ type Grant struct {
 	WriteScope []string
 	// Ceilings of the budget that an intent may ask for.
 	Ceilings events.IntentBudget
-	// Narrow bounds the budget that is accepted, without refusing an intent that asks for more. Zero members bound
-	// nothing.
-	Narrow events.IntentBudget
+	// Narrow bounds what is accepted, without refusing an intent that asks for more. Zero members of the budget bound
+	// nothing, and neither does a nil write scope.
+	Narrow events.Allowance
 	// MaxAge is how long after the intent was proposed a run may begin. Zero is any age.
 	MaxAge time.Duration
 	// From says with which intents a new executor starts. By default those proposed from now on.
@@ -82,16 +82,20 @@ func (g Grant) Validate() error {
 	}
 	inRange := func(value, low, high int) bool { return value >= low && value <= high }
 	bad(events.IsName(g.IntentKind), "intent_kind", "must be a name")
-	bad(len(g.WriteScope) <= events.MaxTokens, "write_scope", "must hold at most 16 tokens")
-	for i, scope := range g.WriteScope {
-		field := fmt.Sprintf("write_scope[%d]", i)
-		bad(events.IsOpaqueID(scope), field, "must be an opaque id")
-		bad(!slices.Contains(g.WriteScope[:i], scope), field, "must not repeat a token")
+	scope := func(field string, tokens []string) {
+		bad(len(tokens) <= events.MaxTokens, field, "must hold at most 16 tokens")
+		for i, token := range tokens {
+			at := fmt.Sprintf("%s[%d]", field, i)
+			bad(events.IsOpaqueID(token), at, "must be an opaque id")
+			bad(!slices.Contains(tokens[:i], token), at, "must not repeat a token")
+		}
 	}
+	scope("write_scope", g.WriteScope)
+	scope("accept.write_scope", g.Narrow.WriteScope)
 	bad(inRange(g.Ceilings.MaxAttempts, 1, events.MaxAttempts), "ceilings.max_attempts", "must be from 1 to 64")
 	bad(inRange(g.Ceilings.MaxResultBytes, 1, events.MaxResultBytes), "ceilings.max_result_bytes", "must be from 1 to 65536 bytes")
-	bad(inRange(g.Narrow.MaxAttempts, 0, g.Ceilings.MaxAttempts), "accept.max_attempts", "must be from 1 to the ceiling")
-	bad(inRange(g.Narrow.MaxResultBytes, 0, g.Ceilings.MaxResultBytes), "accept.max_result_bytes", "must be from 1 to the ceiling")
+	bad(inRange(g.Narrow.Budget.MaxAttempts, 0, g.Ceilings.MaxAttempts), "accept.max_attempts", "must be from 1 to the ceiling")
+	bad(inRange(g.Narrow.Budget.MaxResultBytes, 0, g.Ceilings.MaxResultBytes), "accept.max_result_bytes", "must be from 1 to the ceiling")
 	bad(g.From == streams.StartNew || g.From == streams.StartAll || events.IsTimestamp(string(g.From)), "from", `must be "new", "all" or an RFC 3339 time`)
 	bad(g.MaxAge >= 0, "max_age", "must not be negative")
 	bad(g.Timeout >= time.Millisecond && g.Timeout <= events.MaxTimeoutMillis*time.Millisecond, "service.timeout", "must be from 1ms to 30s")
@@ -111,9 +115,13 @@ const maxConcurrency = 4096
 // Digest names the grant in every record that relies on it. Whether it is off, how many run at once and where a new
 // consumer starts is not part of the authority.
 func (g Grant) Digest() (events.Digest, error) {
+	var acceptScope any // null where it bounds nothing, which an empty one does not
+	if g.Narrow.WriteScope != nil {
+		acceptScope = slices.Sorted(slices.Values(g.Narrow.WriteScope))
+	}
 	canonical, err := events.EncodeValue(map[string]any{
 		"intent_kind": g.IntentKind, "manual": g.Manual, "write_scope": slices.Sorted(slices.Values(g.WriteScope)),
-		"ceilings": g.Ceilings, "accept": g.Narrow, "max_age_ms": g.MaxAge.Milliseconds(),
+		"ceilings": g.Ceilings, "accept": g.Narrow.Budget, "accept_write_scope": acceptScope, "max_age_ms": g.MaxAge.Milliseconds(),
 		"service": g.Service, "timeout_ms": g.Timeout.Milliseconds(), "policy": g.Policy,
 		"state_key": g.StateKey, "evaluated_at": g.EvaluatedAt,
 	})

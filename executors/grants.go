@@ -24,7 +24,7 @@ import (
 //	    admission: automatic     # by default; manual wants a person to accept each intent
 //	    write_scope: []          # all that an intent may be granted
 //	    ceilings: {max_attempts: 3, max_result_bytes: 16384}
-//	    accept: {max_attempts: 1}   # accept less than an intent asks for
+//	    accept: {max_attempts: 1, write_scope: []}   # accept less than an intent may ask for
 //	    max_age: 24h             # by default any
 //	    from: new                # where a new executor starts: new, all, or an RFC 3339 time
 //	    concurrency: 16
@@ -72,7 +72,7 @@ func (r *reader) grant(o *object) Grant {
 		Off:         !o.flag("enabled", true),
 		WriteScope:  o.texts("write_scope"),
 		Ceilings:    ceilings.budget(),
-		Narrow:      accept.budget(),
+		Narrow:      events.Allowance{Budget: accept.budget(), WriteScope: accept.texts("write_scope")},
 		MaxAge:      o.duration("max_age"),
 		From:        streams.Start(o.text("from", string(streams.StartNew))),
 		Concurrency: o.number("concurrency"),

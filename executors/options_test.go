@@ -25,7 +25,7 @@ func TestAGrantsFileIsReadWhole(t *testing.T) {
 	want := &GrantsFile{Executor: "report_evaluator", Grants: []Grant{
 		{
 			IntentKind: "periodic_report.trigger_evaluation", WriteScope: []string{"reports.draft"},
-			Ceilings: events.IntentBudget{MaxAttempts: 3, MaxResultBytes: 16384}, Narrow: events.IntentBudget{MaxAttempts: 1},
+			Ceilings: events.IntentBudget{MaxAttempts: 3, MaxResultBytes: 16384}, Narrow: events.Allowance{Budget: events.IntentBudget{MaxAttempts: 1}, WriteScope: []string{}},
 			MaxAge: 24 * time.Hour, From: "2026-06-23T17:13:00Z", Concurrency: 4, Timeout: 5 * time.Second,
 			Service: "periodic_report.evaluate_trigger", Policy: jsontext.Value(`{"minimum_interval_seconds":0,"trigger_kinds":["manual"]}`),
 			StateKey: "goal_id", EvaluatedAt: "observed_at",
@@ -114,7 +114,8 @@ func TestAGrantsDigestCoversItsAuthorityAndNotHowItRuns(t *testing.T) {
 	for name, change := range map[string]func(*Grant){
 		"scope": func(g *Grant) { g.WriteScope = nil }, "manual": func(g *Grant) { g.Manual = true }, "policy": func(g *Grant) { g.Policy = nil },
 		"ceilings": func(g *Grant) { g.Ceilings.MaxAttempts = 1 }, "service": func(g *Grant) { g.Service = "other" },
-		"age": func(g *Grant) { g.MaxAge = time.Hour }, "narrow": func(g *Grant) { g.Narrow.MaxAttempts = 1 },
+		"age": func(g *Grant) { g.MaxAge = time.Hour }, "narrow": func(g *Grant) { g.Narrow.Budget.MaxAttempts = 1 },
+		"narrow scope": func(g *Grant) { g.Narrow.WriteScope = []string{} },
 	} {
 		if digest(change) == same {
 			t.Errorf("%s does not change the digest", name)

@@ -67,9 +67,10 @@ func (p *puller) pull(taking, working context.Context) error {
 		}
 		err := p.fetch(taking, free, func(msg jetstream.Msg) {
 			pause = firstPause
+			progress := p.pulled.CachedInfo().Config.AckWait / 3
 			handling.Go(func() {
 				defer func() { <-p.slots }()
-				p.handle(working, msg)
+				p.handle(working, msg, progress)
 			})
 		})
 		if taking.Err() != nil || err == nil {
@@ -125,12 +126,12 @@ func (p *puller) fetch(ctx context.Context, free int, handle func(jetstream.Msg)
 }
 
 // handle carries one intent through, telling the broker that it is in progress for as long as it takes.
-func (p *puller) handle(ctx context.Context, msg jetstream.Msg) {
+func (p *puller) handle(ctx context.Context, msg jetstream.Msg, every time.Duration) {
 	r := &run{Process: p.Process, msg: msg, grant: p.grant, id: "run_" + nuid.Next(), log: p.log}
 	done := make(chan struct{})
 	var progress sync.WaitGroup
 	progress.Go(func() {
-		tick := time.NewTicker(p.pulled.CachedInfo().Config.AckWait / 3)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {

@@ -45,7 +45,7 @@ func (c AdmitIntent) commit(s State, a Actor) (*Result, error) {
 	}
 	record.Accepted = &events.Acceptance{
 		Authority: events.AuthorityGrant, By: grant.Digest,
-		Budget: grant.narrow(intent.Budget), WriteScope: intent.RequestedWriteScope,
+		Budget: grant.narrowBudget(intent.Budget), WriteScope: grant.narrowScope(intent.RequestedWriteScope),
 	}
 	return next.claim(&grant, c.RunID)
 }
@@ -119,15 +119,24 @@ func (c AdmitIntent) digest() events.Optional {
 	return events.Optional(events.DigestOf(canonical))
 }
 
-// narrow gives the budget that the grant accepts of one that it admits.
-func (g *Grant) narrow(asked events.IntentBudget) events.IntentBudget {
-	if n := g.Narrow.MaxAttempts; n > 0 {
+// narrowBudget gives what the grant accepts of a budget that it admits.
+func (g *Grant) narrowBudget(asked events.IntentBudget) events.IntentBudget {
+	if n := g.Narrow.Budget.MaxAttempts; n > 0 {
 		asked.MaxAttempts = min(asked.MaxAttempts, n)
 	}
-	if n := g.Narrow.MaxResultBytes; n > 0 {
+	if n := g.Narrow.Budget.MaxResultBytes; n > 0 {
 		asked.MaxResultBytes = min(asked.MaxResultBytes, n)
 	}
 	return asked
+}
+
+// narrowScope gives what the grant accepts of a write scope that it admits.
+func (g *Grant) narrowScope(asked []string) []string {
+	if g.Narrow.WriteScope == nil {
+		return asked
+	}
+	beyond := func(scope string) bool { return !slices.Contains(g.Narrow.WriteScope, scope) }
+	return slices.DeleteFunc(slices.Clone(asked), beyond)
 }
 
 func within(asked, granted []string) bool {

@@ -38,7 +38,7 @@ type fixtureGrant struct {
 	Manual     bool                `json:"manual"`
 	WriteScope []string            `json:"write_scope"`
 	Ceilings   events.IntentBudget `json:"ceilings"`
-	Narrow     events.IntentBudget `json:"narrow"`
+	Narrow     events.Allowance    `json:"narrow"`
 	MaxAgeMS   int64               `json:"max_age_ms"`
 	TimeoutMS  int64               `json:"timeout_ms"`
 }

@@ -44,8 +44,9 @@ type Grant struct {
 	WriteScope []string
 	// Ceilings of the budget that an intent may ask for.
 	Ceilings events.IntentBudget
-	// Narrow bounds the budget that is accepted without refusing an intent that asks for more. Zero bounds nothing.
-	Narrow events.IntentBudget
+	// Narrow bounds what is accepted, without refusing an intent that asks for more. Zero members of the budget bound
+	// nothing, and neither does a nil write scope.
+	Narrow events.Allowance
 	// MaxAge is how long after the intent was proposed a run may begin. Zero is any age.
 	MaxAge time.Duration
 	// Timeout bounds one call of the effect.
