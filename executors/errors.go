@@ -14,6 +14,9 @@ var (
 	// ErrStreamMissing is returned by New and Run when a stream that an executor needs does not exist. Streams are
 	// created by the operator's tool and never by an executor.
 	ErrStreamMissing = errors.New("executors: a stream is missing")
+	// ErrExecutionsLost is returned by Run when the executions stream is not the one that it began with. What was
+	// executed is then not known, so going on could execute it again; an operator must decide.
+	ErrExecutionsLost = errors.New("executors: the executions stream was deleted or created anew while running")
 )
 
 // errLost: somebody else's record follows the one that was loaded.

@@ -26,14 +26,14 @@ const (
 
 // broker is an embedded broker with the topology applied, and a client of it.
 type broker struct {
-	t   *testing.T
+	t   testing.TB
 	ctx context.Context
 	url string
 	nc  *nats.Conn
 	js  jetstream.JetStream
 }
 
-func startBroker(t *testing.T) *broker {
+func startBroker(t testing.TB) *broker {
 	t.Helper()
 	server := natsembed.StartTest(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -95,7 +95,7 @@ func (b *broker) start(opts Options) *running {
 }
 
 // halt stops the process and waits for its end. A test may call it more than once.
-func (r *running) halt(t *testing.T) {
+func (r *running) halt(t testing.TB) {
 	r.stop()
 	if err, first := <-r.done; first {
 		if err != nil && !errors.Is(err, ErrClosed) {

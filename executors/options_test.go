@@ -1,6 +1,7 @@
 package executors
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,6 +136,20 @@ func TestAProcessSaysWhichStreamIsMissing(t *testing.T) {
 	if err := p.Run(b.ctx); err == nil || err.Error() != "executors: a stream is missing: PWH_EXECUTIONS" {
 		t.Errorf("Run: %v", err)
 	}
+}
+
+func TestAnExecutionsStreamThatIsCreatedAnewEndsTheProcess(t *testing.T) {
+	b := startBroker(t)
+	opts := with(b.options(testGrant(testKind)), newEffects())
+	opts.watch = 10 * time.Millisecond
+	p := b.start(opts)
+	if err := b.js.DeleteStream(b.ctx, "PWH_EXECUTIONS"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-p.done; !errors.Is(err, ErrExecutionsLost) {
+		t.Errorf("Run: %v, want ErrExecutionsLost", err)
+	}
+	close(p.done)
 }
 
 func FuzzParseGrants(f *testing.F) {

@@ -50,6 +50,8 @@ type Options struct {
 	// Now is the clock, nil the machine's. A test gives its own, to let a lease pass.
 	Now func() time.Time
 
+	// watch is how often the executions stream is looked at.
+	watch time.Duration
 	// at is for tests: a place where a process may be made to stop.
 	at func(point, events.IntentID) error
 }
@@ -74,6 +76,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
+	}
+	if o.watch == 0 {
+		o.watch = 5 * time.Second
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -127,14 +132,16 @@ func unjoin(err error) []error {
 
 // Process is an executor that can be run inside any program.
 type Process struct {
-	opts     Options
-	log      *zap.Logger
-	actor    core.Actor
-	grants   map[events.IntentKind]core.Grant
-	service  Executor
-	nc       *nats.Conn
-	js       jetstream.JetStream
-	ledger   *ledger
+	opts    Options
+	log     *zap.Logger
+	actor   core.Actor
+	grants  map[events.IntentKind]core.Grant
+	service Executor
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	ledger  *ledger
+	// born is when the executions stream was created.
+	born     time.Time
 	ready    chan struct{}
 	draining atomic.Bool
 }
@@ -189,6 +196,7 @@ func (p *Process) Run(ctx context.Context) error {
 	for _, puller := range pullers {
 		taking.Go(func() error { return puller.pull(fail, working) })
 	}
+	taking.Go(func() error { return p.watchExecutions(fail) })
 	close(p.ready)
 	p.log.Info("taking intents", zap.Int("kinds", len(pullers)))
 	err = taking.Wait()
@@ -226,11 +234,16 @@ func (p *Process) disconnect() {
 
 // prepare checks the streams and finds or creates the consumers, also of grants that are off: their intents wait.
 func (p *Process) prepare(ctx context.Context) ([]*puller, error) {
-	for _, name := range []string{streams.Intents, streams.Executions, streams.State} {
-		if _, err := p.js.Stream(ctx, name); errors.Is(err, jetstream.ErrStreamNotFound) {
+	for _, name := range []string{streams.Intents, streams.State, streams.Executions} {
+		stream, err := p.js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil, fmt.Errorf("%w: %s", ErrStreamMissing, name)
-		} else if err != nil {
+		}
+		if err != nil {
 			return nil, fmt.Errorf("executors: stream %s: %w", name, err)
+		}
+		if name == streams.Executions {
+			p.born = stream.CachedInfo().Created
 		}
 	}
 	var pullers []*puller
@@ -245,6 +258,24 @@ func (p *Process) prepare(ctx context.Context) ([]*puller, error) {
 		}
 	}
 	return pullers, nil
+}
+
+// watchExecutions ends the process when what it relies on to execute once is gone.
+func (p *Process) watchExecutions(ctx context.Context) error {
+	tick := time.NewTicker(p.opts.watch)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		stream, err := p.js.Stream(ctx, streams.Executions)
+		if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && !stream.CachedInfo().Created.Equal(p.born) {
+			return ErrExecutionsLost
+		}
+		// A broker that does not answer is not a stream that is gone.
+	}
 }
 
 func (p *Process) stopping() bool { return p.draining.Load() }
