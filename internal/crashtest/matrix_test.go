@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -97,12 +98,15 @@ var quick = map[string][]point{
 
 func TestKilledAnywhereNothingIsLostAndNothingIsDoubled(t *testing.T) {
 	slots := make(chan struct{}, *side)
+	var kills atomic.Int64
 	var cases sync.WaitGroup
-	defer cases.Wait()
 	try := func(p path, at point) (hit bool) {
 		slots <- struct{}{}
 		defer func() { <-slots }()
 		t.Run(fmt.Sprintf("%s/%v", p.name, &at), func(t *testing.T) { hit = die(t, p, at) })
+		if hit {
+			kills.Add(1)
+		}
 		return hit
 	}
 	for _, p := range paths {
@@ -126,6 +130,8 @@ func TestKilledAnywhereNothingIsLostAndNothingIsDoubled(t *testing.T) {
 			}
 		}
 	}
+	cases.Wait()
+	t.Logf("killed %d times", kills.Load())
 }
 
 // die runs the path with a dispatcher that dies at the point, then with one that lives, and holds what is there.
@@ -139,16 +145,15 @@ func die(t *testing.T, p path, at point) (hit bool) {
 		p.during(w, mortal.ended)
 	}
 	w.settled(mortal.ended)
-	select {
-	case <-mortal.ended:
-		if hit = mortal.killed(); !hit {
-			t.Fatalf("the dispatcher ended with %v, and not by the point", mortal.err)
-		}
-	default:
+	_ = mortal.cmd.Process.Signal(os.Interrupt) // it may be dead already, or still die while it stops
+	<-mortal.ended
+	if mortal.err == nil {
 		// It never came there, and has settled everything by itself.
-		w.stop(mortal)
 		w.hold(p)
 		return false
+	}
+	if !mortal.killed() {
+		t.Fatalf("the dispatcher ended with %v, and not by the point", mortal.err)
 	}
 	w.start(nil)
 	if p.after != nil {

@@ -28,6 +28,8 @@ const (
 	patience = 60 * time.Second
 	// poll is how often the broker is asked, which has no signal for what is waited for.
 	poll = 10 * time.Millisecond
+	// askAgain is how long an operator waits for an answer.
+	askAgain = 250 * time.Millisecond
 	// ackWait is short: what a killed dispatcher had taken comes again after it.
 	ackWait = time.Second
 
@@ -314,7 +316,7 @@ func (w *world) redrive(ended <-chan struct{}, dispatch events.DispatchID) (answ
 		w.t.Fatal(err)
 	}
 	return w.eventually(ended, func() string {
-		answer, err := w.nc.Request(streams.ServiceSubject(streams.RedriveService), request, time.Second)
+		answer, err := w.nc.Request(streams.ServiceSubject(streams.RedriveService), request, askAgain)
 		switch {
 		case err != nil:
 			return "the redrive is not answered: " + err.Error()
