@@ -14,7 +14,7 @@ func (c AdmitReceipt) commit(in *Installed, _ Entry, _ Actor) (*Result, error) {
 	if !profile.Enabled {
 		return &Result{Outcome: OutcomeIgnored}, nil
 	}
-	hooks := in.plan(profile, receipt.EventKind)
+	hooks := in.plan(&profile, receipt.EventKind)
 	if len(hooks) == 0 {
 		return &Result{Outcome: OutcomeIgnored}, nil
 	}
@@ -28,46 +28,46 @@ func (c AdmitReceipt) commit(in *Installed, _ Entry, _ Actor) (*Result, error) {
 
 // admissible gives the first rule that the receipt breaks, in the order of [events.RefusalReason].
 // A disabled profile is asked about right after an unknown one, so such a receipt is never refused further down.
-func (c AdmitReceipt) admissible(in *Installed) (*events.Receipt, *Profile, events.RefusalReason) {
+func (c AdmitReceipt) admissible(in *Installed) (*events.Receipt, Profile, events.RefusalReason) {
 	if len(c.Data) > events.MaxReceiptBytes {
-		return nil, nil, events.RefusedTooLarge
+		return nil, Profile{}, events.RefusedTooLarge
 	}
 	if c.BadEnvelope {
-		return nil, nil, events.RefusedMalformed
+		return nil, Profile{}, events.RefusedMalformed
 	}
 	receipt, err := events.Decode[events.Receipt](c.Data)
 	if err != nil || receipt.EventKind != c.SubjectKind {
-		return nil, nil, events.RefusedMalformed
+		return nil, Profile{}, events.RefusedMalformed
 	}
 	if !receipt.EventKind.Known() {
-		return nil, nil, events.RefusedUnknownEventKind
+		return nil, Profile{}, events.RefusedUnknownEventKind
 	}
 	profile, known := in.Profiles[receipt.Profile]
 	if !known {
-		return nil, nil, events.RefusedUnknownProfile
+		return nil, Profile{}, events.RefusedUnknownProfile
 	}
 	if !profile.Enabled {
-		return receipt, &profile, ""
+		return receipt, profile, ""
 	}
 	plan, writeback := &receipt.Plan, &receipt.Receipt
 	age := c.Now.Sub(writeback.CommittedAt.Time())
 	switch {
 	case plan.GoalID == "" || plan.AgentID == "" || plan.TodoID == "" || plan.TurnInstanceID == "" || plan.EffectID == "":
-		return nil, nil, events.RefusedIdentityIncomplete
+		return nil, Profile{}, events.RefusedIdentityIncomplete
 	case writeback.EffectID != plan.EffectID:
-		return nil, nil, events.RefusedEffectMismatch
+		return nil, Profile{}, events.RefusedEffectMismatch
 	case writeback.StepKind != events.DurableWriteback:
-		return nil, nil, events.RefusedNotDurableWriteback
+		return nil, Profile{}, events.RefusedNotDurableWriteback
 	case writeback.Status != events.Committed:
-		return nil, nil, events.RefusedNotCommitted
+		return nil, Profile{}, events.RefusedNotCommitted
 	case !writeback.Checkpointed:
-		return nil, nil, events.RefusedNotCheckpointed
+		return nil, Profile{}, events.RefusedNotCheckpointed
 	case in.MaxReceiptAge > 0 && age > in.MaxReceiptAge:
-		return nil, nil, events.RefusedTooOld
+		return nil, Profile{}, events.RefusedTooOld
 	case age < -in.SkewAllowance:
-		return nil, nil, events.RefusedFromFuture
+		return nil, Profile{}, events.RefusedFromFuture
 	}
-	return receipt, &profile, ""
+	return receipt, profile, ""
 }
 
 // fresh reports whether nobody can have seen this receipt before: it is delivered the first time, under its own

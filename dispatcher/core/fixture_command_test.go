@@ -31,8 +31,8 @@ func (d fixtureData) raw(p permutation) []byte {
 }
 
 // commandKinds reads each kind of command.
-var commandKinds = map[string]func(*given, testing.TB, jsontext.Value, permutation) core.Command{
-	"admit_receipt": func(_ *given, t testing.TB, value jsontext.Value, p permutation) core.Command {
+var commandKinds = map[string]func(testing.TB, *given, jsontext.Value, permutation) core.Command{
+	"admit_receipt": func(tb testing.TB, _ *given, value jsontext.Value, p permutation) core.Command {
 		var c struct {
 			fixtureKind
 			fixtureData
@@ -43,22 +43,22 @@ var commandKinds = map[string]func(*given, testing.TB, jsontext.Value, permutati
 			StreamTime  time.Time        `json:"stream_time"`
 			Now         time.Time        `json:"now"`
 		}
-		strictly(t, value, &c)
+		strictly(tb, value, &c)
 		return core.AdmitReceipt{
 			SubjectKind: c.SubjectKind, BadEnvelope: c.BadEnvelope, Data: c.raw(p), MessageID: c.MessageID,
 			Deliveries: c.Deliveries, StreamTime: c.StreamTime, Now: c.Now,
 		}
 	},
-	"refuse_poisoned": func(_ *given, t testing.TB, value jsontext.Value, p permutation) core.Command {
+	"refuse_poisoned": func(tb testing.TB, _ *given, value jsontext.Value, p permutation) core.Command {
 		var c struct {
 			fixtureKind
 			fixtureData
 			Now time.Time `json:"now"`
 		}
-		strictly(t, value, &c)
+		strictly(tb, value, &c)
 		return core.RefusePoisoned{Data: c.raw(p), Now: c.Now}
 	},
-	"refuse_registration": func(_ *given, t testing.TB, value jsontext.Value, _ permutation) core.Command {
+	"refuse_registration": func(tb testing.TB, _ *given, value jsontext.Value, _ permutation) core.Command {
 		var c struct {
 			fixtureKind
 			File   string               `json:"file"`
@@ -66,10 +66,10 @@ var commandKinds = map[string]func(*given, testing.TB, jsontext.Value, permutati
 			Reason events.RefusalReason `json:"reason"`
 			Now    time.Time            `json:"now"`
 		}
-		strictly(t, value, &c)
+		strictly(tb, value, &c)
 		return core.RefuseRegistration{File: []byte(c.File), Hook: string(c.Hook), Reason: c.Reason, Now: c.Now}
 	},
-	"begin_dispatch": func(g *given, t testing.TB, value jsontext.Value, _ permutation) core.Command {
+	"begin_dispatch": func(tb testing.TB, g *given, value jsontext.Value, _ permutation) core.Command {
 		var c struct {
 			fixtureKind
 			Dispatch   jsontext.Value  `json:"dispatch"`
@@ -78,13 +78,13 @@ var commandKinds = map[string]func(*given, testing.TB, jsontext.Value, permutati
 			Pressure   events.Optional `json:"pressure"`
 			Now        time.Time       `json:"now"`
 		}
-		strictly(t, value, &c)
+		strictly(tb, value, &c)
 		return core.BeginDispatch{
-			Dispatch: g.dispatch(t, c.Dispatch), Fresh: c.Fresh, Deliveries: c.Deliveries,
+			Dispatch: g.dispatch(tb, c.Dispatch), Fresh: c.Fresh, Deliveries: c.Deliveries,
 			Pressure: core.Pressure(c.Pressure), Now: c.Now,
 		}
 	},
-	"decide_attempt": func(g *given, t testing.TB, value jsontext.Value, p permutation) core.Command {
+	"decide_attempt": func(tb testing.TB, g *given, value jsontext.Value, p permutation) core.Command {
 		var c struct {
 			fixtureKind
 			Dispatch jsontext.Value `json:"dispatch"`
@@ -101,8 +101,8 @@ var commandKinds = map[string]func(*given, testing.TB, jsontext.Value, permutati
 			} `json:"reply"`
 			Now time.Time `json:"now"`
 		}
-		strictly(t, value, &c)
-		d := g.dispatch(t, c.Dispatch)
+		strictly(tb, value, &c)
+		d := g.dispatch(tb, c.Dispatch)
 		return core.DecideAttempt{
 			Dispatch: d, Fresh: c.Fresh,
 			Call: core.Call{
@@ -113,7 +113,7 @@ var commandKinds = map[string]func(*given, testing.TB, jsontext.Value, permutati
 			Now:   c.Now,
 		}
 	},
-	"wake_dispatch": func(g *given, t testing.TB, value jsontext.Value, _ permutation) core.Command {
+	"wake_dispatch": func(tb testing.TB, g *given, value jsontext.Value, _ permutation) core.Command {
 		var c struct {
 			fixtureKind
 			Dispatch   string          `json:"dispatch"`
@@ -122,20 +122,20 @@ var commandKinds = map[string]func(*given, testing.TB, jsontext.Value, permutati
 			WokenAt    time.Time       `json:"woken_at"`
 			Now        time.Time       `json:"now"`
 		}
-		strictly(t, value, &c)
+		strictly(tb, value, &c)
 		return core.WakeDispatch{
-			Key: g.key(t, c.Dispatch), Deliveries: c.Deliveries, Pressure: core.Pressure(c.Pressure), WokenAt: c.WokenAt, Now: c.Now,
+			Key: g.key(tb, c.Dispatch), Deliveries: c.Deliveries, Pressure: core.Pressure(c.Pressure), WokenAt: c.WokenAt, Now: c.Now,
 		}
 	},
-	"prepare_redrive": func(g *given, t testing.TB, value jsontext.Value, _ permutation) core.Command {
+	"prepare_redrive": func(tb testing.TB, g *given, value jsontext.Value, _ permutation) core.Command {
 		var c fixtureRedrive
-		strictly(t, value, &c)
-		return core.PrepareRedrive{Key: g.key(t, c.Dispatch), Now: c.Now}
+		strictly(tb, value, &c)
+		return core.PrepareRedrive{Key: g.key(tb, c.Dispatch), Now: c.Now}
 	},
-	"redrive_dispatch": func(g *given, t testing.TB, value jsontext.Value, _ permutation) core.Command {
+	"redrive_dispatch": func(tb testing.TB, g *given, value jsontext.Value, _ permutation) core.Command {
 		var c fixtureRedrive
-		strictly(t, value, &c)
-		return core.RedriveDispatch{Key: g.key(t, c.Dispatch), Now: c.Now}
+		strictly(tb, value, &c)
+		return core.RedriveDispatch{Key: g.key(tb, c.Dispatch), Now: c.Now}
 	},
 }
 
@@ -149,15 +149,15 @@ type fixtureRedrive struct {
 	Now      time.Time `json:"now"`
 }
 
-func (g *given) command(t testing.TB, value jsontext.Value, p permutation) core.Command {
-	t.Helper()
+func (g *given) command(tb testing.TB, value jsontext.Value, p permutation) core.Command {
+	tb.Helper()
 	var c fixtureKind
 	if err := json.Unmarshal(value, &c); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	read, ok := commandKinds[c.Kind]
 	if !ok {
-		t.Fatalf("no command is of kind %q", c.Kind)
+		tb.Fatalf("no command is of kind %q", c.Kind)
 	}
-	return read(g, t, value, p)
+	return read(tb, g, value, p)
 }

@@ -25,7 +25,11 @@ type given struct {
 	Dispatches    map[string]fixtureDispatch `json:"dispatches"`
 	Records       map[string]jsontext.Value  `json:"records"`
 
+	// schemas are compiled once, by their text.
 	schemas map[string]*events.PayloadSchema
+	// names are those of the dispatches by their canonical form, keyNames the first for each key.
+	names    map[string]string
+	keyNames map[core.Key]string
 }
 
 type installation struct {
@@ -76,18 +80,26 @@ type millis int64
 
 func (m millis) duration() time.Duration { return time.Duration(m) * time.Millisecond }
 
-func readGiven(t testing.TB) *given {
-	t.Helper()
-	g := &given{schemas: map[string]*events.PayloadSchema{}}
-	readJSON(t, givenFile, g)
+func readGiven(tb testing.TB) *given {
+	tb.Helper()
+	g := &given{
+		schemas: map[string]*events.PayloadSchema{}, names: map[string]string{}, keyNames: map[core.Key]string{},
+	}
+	readJSON(tb, givenFile, g)
+	for _, name := range slices.Sorted(maps.Keys(g.Dispatches)) {
+		g.names[string(canonical(tb, g.Dispatches[name]))] = name
+		if key := g.key(tb, name); g.keyNames[key] == "" {
+			g.keyNames[key] = name // one dispatch may be told differently
+		}
+	}
 	return g
 }
 
-func (g *given) installed(t testing.TB, name string, p permutation) *core.Installed {
-	t.Helper()
+func (g *given) installed(tb testing.TB, name string, p permutation) *core.Installed {
+	tb.Helper()
 	in, ok := g.Installations[name]
 	if !ok {
-		t.Fatalf("no installation %q is given", name)
+		tb.Fatalf("no installation %q is given", name)
 	}
 	out := &core.Installed{
 		Hooks:           map[events.HookID]core.Hook{},
@@ -99,12 +111,12 @@ func (g *given) installed(t testing.TB, name string, p permutation) *core.Instal
 	}
 	for id, h := range in.Hooks {
 		hook := core.Hook{
-			Registration: *decoded(t, h.Registration, events.Decode[events.Registration]),
+			Registration: *decoded(tb, h.Registration, events.Decode[events.Registration]),
 			Digest:       h.Digest,
 			Payloads:     map[events.IntentKind]*events.PayloadSchema{},
 		}
 		for kind, schema := range h.PayloadSchemas {
-			hook.Payloads[kind] = g.schema(t, kind, schema)
+			hook.Payloads[kind] = g.schema(tb, kind, schema)
 		}
 		out.Hooks[id] = hook
 	}
@@ -124,39 +136,39 @@ func (g *given) installed(t testing.TB, name string, p permutation) *core.Instal
 	return out
 }
 
-func (g *given) schema(t testing.TB, kind string, text jsontext.Value) *events.PayloadSchema {
-	t.Helper()
+func (g *given) schema(tb testing.TB, kind string, text jsontext.Value) *events.PayloadSchema {
+	tb.Helper()
 	if s, ok := g.schemas[string(text)]; ok {
 		return s
 	}
 	s, err := events.CompilePayloadSchema(kind, text)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	g.schemas[string(text)] = s
 	return s
 }
 
 // named resolves a string to what all holds under it; any other value is what it is.
-func named[V any](t testing.TB, all map[string]V, value jsontext.Value) V {
-	t.Helper()
+func named[V any](tb testing.TB, all map[string]V, value jsontext.Value) V {
+	tb.Helper()
 	var v V
 	if value.Kind() != '"' {
-		strictly(t, value, &v)
+		strictly(tb, value, &v)
 		return v
 	}
 	var name string
-	strictly(t, value, &name)
+	strictly(tb, value, &name)
 	v, ok := all[name]
 	if !ok {
-		t.Fatalf("%q is not given", name)
+		tb.Fatalf("%q is not given", name)
 	}
 	return v
 }
 
-func (g *given) dispatch(t testing.TB, value jsontext.Value) *core.Dispatch {
-	t.Helper()
-	f := named(t, g.Dispatches, value)
+func (g *given) dispatch(tb testing.TB, value jsontext.Value) *core.Dispatch {
+	tb.Helper()
+	f := named(tb, g.Dispatches, value)
 	return &core.Dispatch{
 		Key:             core.Key{Dispatch: f.DispatchID, Hook: f.HookID},
 		Capability:      f.CapabilityID,
@@ -172,12 +184,12 @@ func (g *given) dispatch(t testing.TB, value jsontext.Value) *core.Dispatch {
 }
 
 // dispatchJSON is the inverse of dispatch: a name where the dispatch is given.
-func (g *given) dispatchJSON(t testing.TB, d *core.Dispatch) jsontext.Value {
-	t.Helper()
+func (g *given) dispatchJSON(tb testing.TB, d *core.Dispatch) jsontext.Value {
+	tb.Helper()
 	if !bytes.Equal(d.InputData, events.Canonical(d.Input)) {
-		t.Errorf("the input data of %s is not the canonical form of its input: %s", d.Key.Hook, d.InputData)
+		tb.Errorf("the input data of %s is not the canonical form of its input: %s", d.Key.Hook, d.InputData)
 	}
-	value := canonical(t, fixtureDispatch{
+	value := canonical(tb, fixtureDispatch{
 		DispatchID:         d.Key.Dispatch,
 		HookID:             d.Key.Hook,
 		CapabilityID:       d.Capability,
@@ -189,70 +201,56 @@ func (g *given) dispatchJSON(t testing.TB, d *core.Dispatch) jsontext.Value {
 		InputDigest:        d.InputDigest,
 		Outside:            events.Optional(d.Outside),
 	})
-	for name := range g.Dispatches {
-		if bytes.Equal(value, canonical(t, g.Dispatches[name])) {
-			return canonical(t, name)
-		}
+	if name, ok := g.names[string(value)]; ok {
+		return canonical(tb, name)
 	}
 	return value
 }
 
 // key is that of the dispatch given under name.
-func (g *given) key(t testing.TB, name string) core.Key {
-	t.Helper()
+func (g *given) key(tb testing.TB, name string) core.Key {
+	tb.Helper()
 	d, ok := g.Dispatches[name]
 	if !ok {
-		t.Fatalf("the dispatch %q is not given", name)
+		tb.Fatalf("the dispatch %q is not given", name)
 	}
 	return core.Key{Dispatch: d.DispatchID, Hook: d.HookID}
 }
 
-// keyName is the inverse of key: the first of the names, as one dispatch may be told differently.
-func (g *given) keyName(t testing.TB, key core.Key) string {
-	t.Helper()
-	for _, name := range slices.Sorted(maps.Keys(g.Dispatches)) {
-		if g.key(t, name) == key {
-			return name
-		}
-	}
-	t.Errorf("no dispatch is given for %v", key)
-	return ""
-}
-
-func (g *given) record(t testing.TB, value jsontext.Value) *events.DispatchReceipt {
-	t.Helper()
+func (g *given) record(tb testing.TB, value jsontext.Value) *events.DispatchReceipt {
+	tb.Helper()
 	if value.Kind() == 'n' {
 		return nil
 	}
-	return decoded(t, named(t, g.Records, value), events.Decode[events.DispatchReceipt])
+	return decoded(tb, named(tb, g.Records, value), events.Decode[events.DispatchReceipt])
 }
 
 // decoded reads a document as the contract does, so that no fixture holds one that cannot be.
-func decoded[D any](t testing.TB, value jsontext.Value, decode func([]byte) (D, error)) D {
-	t.Helper()
+func decoded[D any](tb testing.TB, value jsontext.Value, decode func([]byte) (D, error)) D {
+	tb.Helper()
 	doc, err := decode(value)
 	if err != nil {
-		t.Fatalf("%v in %s", err, value)
+		tb.Fatalf("%v in %s", err, value)
 	}
 	return doc
 }
 
-func strictly(t testing.TB, value jsontext.Value, v any) {
-	t.Helper()
+func strictly(tb testing.TB, value jsontext.Value, v any) {
+	tb.Helper()
 	if err := json.Unmarshal(value, v, json.RejectUnknownMembers(true)); err != nil {
-		t.Fatalf("%v in %s", err, value)
+		tb.Fatalf("%v in %s", err, value)
 	}
 }
 
-func canonical(t testing.TB, v any) jsontext.Value {
-	t.Helper()
+func canonical(tb testing.TB, v any) jsontext.Value {
+	tb.Helper()
 	out, err := json.Marshal(v)
 	value := jsontext.Value(out)
 	if err == nil {
 		err = value.Canonicalize()
 	}
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return value
 }

@@ -129,7 +129,7 @@ func (g *given) effectJSON(t *testing.T, of events.Optional, stands *events.Disp
 			Dispatch string    `json:"dispatch"`
 			At       time.Time `json:"at"`
 			Replace  bool      `json:"replace"`
-		}{fixtureKind{"schedule"}, g.keyName(t, e.Key), e.At.UTC(), e.Replace})
+		}{fixtureKind{"schedule"}, g.keyNames[e.Key], e.At.UTC(), e.Replace})
 	case core.Call:
 		return canonical(t, struct {
 			fixtureKind

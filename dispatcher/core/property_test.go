@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"io"
 	"slices"
 	"testing"
 	"time"
@@ -20,7 +19,7 @@ func TestAnyCourseOfEventsKeepsTheStatusTableAndEnds(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		installation := func(name string) *core.Installed { return g.installed(t, name, plain) }
 		start := time.Date(2026, 10, 1, 8, 0, 0, 0, time.UTC)
-		w := newWorld(rt, io.Discard, installation("workshop"), start)
+		w := newWorld(rt, installation("workshop"), start)
 		w.stale = func(history []core.Entry) core.Entry {
 			if age := rapid.IntRange(0, 3).Draw(rt, "stale by"); age > 0 && age <= len(history) {
 				return append([]core.Entry{{}}, history...)[len(history)-age]

@@ -149,7 +149,7 @@ type Rejection struct {
 func (r *Rejection) Error() string {
 	switch r.Reason {
 	case RejectedActor:
-		return "this command needs another actor"
+		return "a redrive needs an operator named by an opaque id, and any other command the system itself"
 	case RejectedNotFound:
 		return "there is no record of this dispatch"
 	case RejectedNotFailed:

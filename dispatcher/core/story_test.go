@@ -1,7 +1,6 @@
 package core_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -54,20 +53,19 @@ type story struct {
 }
 
 func tell(t *testing.T, told string) string {
-	var out bytes.Buffer
 	s := &story{g: readGiven(t), t: t, before: map[string]*message{}}
 	start := time.Date(2026, 10, 1, 8, 0, 0, 0, time.UTC)
-	s.world = newWorld(t, &out, s.g.installed(t, "workshop", plain), start)
+	s.world = newWorld(t, s.g.installed(t, "workshop", plain), start)
 	for line := range strings.Lines(told) {
 		if strings.HasPrefix(line, "  ") {
 			continue // an output, to be told again
 		}
-		out.WriteString(line)
+		s.out.WriteString(line)
 		if step, ok := strings.CutPrefix(strings.TrimSpace(line), "> "); ok {
 			s.step(strings.Fields(step))
 		}
 	}
-	return out.String()
+	return s.out.String()
 }
 
 func (s *story) step(words []string) {
