@@ -71,7 +71,7 @@ func (r *runner) reconnected() {
 
 // run drives the lane until stop is closed and what is under way is done, or handed back after grace.
 func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
-	defer func() { _ = r.sub.Unsubscribe() }()
+	defer r.leave()
 	var abandon <-chan time.Time
 	timer := time.NewTimer(0)
 	defer timer.Stop()
