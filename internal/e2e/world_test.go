@@ -140,6 +140,14 @@ func (w *world) publishAs(id string, r *events.Receipt) uint64 {
 	return w.publishRaw(streams.ReceiptSubject(r.EventKind), header, events.Canonical(r))
 }
 
+// message is the receipt as an orchestrator's publisher sends it.
+func message(r *events.Receipt) *nats.Msg {
+	id := r.MessageID()
+	header := events.NewEnvelope(id, "probe", events.ReceiptSchema, r.Receipt.CommittedAt).Header()
+	header[streams.HeaderMessageID] = []string{id}
+	return &nats.Msg{Subject: streams.ReceiptSubject(r.EventKind), Header: header, Data: events.Canonical(r)}
+}
+
 func (w *world) publishRaw(subject string, header events.Header, data []byte) uint64 {
 	w.t.Helper()
 	ack, err := w.js.PublishMsg(w.ctx, &nats.Msg{Subject: subject, Header: header, Data: data})
