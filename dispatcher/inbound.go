@@ -28,7 +28,7 @@ const (
 	statusHeartbeat    = "100"
 	statusTimedOut     = "408"
 
-	// Both say that the last sequence of the subject is another one; the second also while a rival is in flight.
+	// The last sequence of the subject is another one; or will be, if a rival in flight is stored.
 	codeWrongLastSequence         = 10071
 	codeWrongLastSequenceConstant = 10164
 	codeNoMessage                 = 10037
@@ -163,8 +163,10 @@ func written(m *nats.Msg, status string) lane.Written {
 		return lane.Written{Err: fmt.Errorf("read the broker's answer: %w", err)}
 	case ack.Error == nil:
 		return lane.Written{Err: errNoSequence}
-	case ack.Error.ErrCode == codeWrongLastSequence || ack.Error.ErrCode == codeWrongLastSequenceConstant:
+	case ack.Error.ErrCode == codeWrongLastSequence:
 		return lane.Written{Lost: true}
+	case ack.Error.ErrCode == codeWrongLastSequenceConstant:
+		return lane.Written{Lost: true, InFlight: true}
 	}
 	return lane.Written{Err: ack.Error}
 }

@@ -29,6 +29,7 @@ var (
 	errPanicked = errors.New("lane: handling the request panicked")
 	errStopped  = errors.New("lane: the dispatcher is stopping")
 	errGaveUp   = errors.New("lane: the journal could not be read or written")
+	errInFlight = errors.New("lane: somebody else's write of the same is not stored yet")
 )
 
 // stage is what the dispatch is about to ask the core.
@@ -280,6 +281,9 @@ func (l *Lane) send(o *op) {
 
 func (l *Lane) written(now time.Time, o *op, written Written) {
 	d := o.dispatch
+	if written.InFlight && (o.kind != opAppend || d.result.Save.Record == nil) {
+		written.Err = errInFlight // what is only ever created is there once somebody has stored it, and not before
+	}
 	if written.Err != nil {
 		l.over(o)
 		l.observer.Failed("write", written.Err)

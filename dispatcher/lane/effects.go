@@ -97,6 +97,8 @@ type Loaded struct {
 type Written struct {
 	// Lost says that the subject's last sequence is not the expected one.
 	Lost bool
+	// InFlight says of a write that lost that what it lost to is not stored yet, and may come to nothing.
+	InFlight bool
 	// Sequence of the write, where it is neither lost nor failed.
 	Sequence uint64
 	// Err is set where the broker refused or could not do it.
