@@ -61,6 +61,9 @@ type dispatch struct {
 	began time.Time
 	place *place
 
+	// redriveBy is until when a prepared redrive may be written: its wake-up is then sure to come after the record.
+	redriveBy time.Time
+
 	result    *core.Result
 	data      []byte // the document of result.Save
 	lost      bool   // the write of data lost, and what won is being looked for
@@ -130,6 +133,9 @@ func (l *Lane) overAll(match func(*op) bool) {
 
 // advance asks the core about the dispatch's stage, loading first what it needs.
 func (l *Lane) advance(now time.Time, d *dispatch) {
+	if d.outlasted(now) {
+		d.stage = stagePrepare
+	}
 	state := core.State{Installed: l.options.Installed, Journal: d.journal}
 	actor := core.System
 	if d.work.request != nil {
@@ -321,6 +327,9 @@ func (l *Lane) release(now time.Time, d *dispatch, proof core.Durable) {
 			}
 		case core.Schedule:
 			d.waiting++
+			if d.stage == stagePrepare {
+				d.redriveBy = now.Add(effect.At.Sub(now) / 2)
+			}
 			l.emit(now, &op{kind: opSchedule, dispatch: d, schedule: effect})
 		case core.Call, core.HandBack:
 			d.tail = effect
@@ -421,6 +430,10 @@ func (l *Lane) expired(now time.Time, o *op) {
 	case opPause:
 		l.over(o)
 		defer l.recovered(now, o.dispatch.work)
+		if o.repeats.kind == opAppend && o.dispatch.outlasted(now) {
+			l.redecide(now, o.dispatch)
+			return
+		}
 		l.emit(now, o.repeats)
 	case opLoad, opAppend, opPublish, opSchedule:
 		// Unanswered: the same again, under the same name, so that either answer will do.
@@ -430,11 +443,22 @@ func (l *Lane) expired(now time.Time, o *op) {
 			l.giveUp(now, o.dispatch)
 			return
 		}
+		if o.kind == opAppend && o.dispatch.outlasted(now) {
+			l.over(o)
+			l.redecide(now, o.dispatch)
+			return
+		}
 		l.alarms.set(o, now.Add(l.options.AnswerWait))
 		l.send(o)
 	case opLate:
 		l.forgetLate(o)
 	}
+}
+
+// outlasted reports whether a redrive took so long that the wake-up it prepared may be spent on the record that is
+// still failed. It has to be prepared again.
+func (d *dispatch) outlasted(now time.Time) bool {
+	return d.stage == stageRedrive && now.After(d.redriveBy)
 }
 
 var errUnanswered = errors.New("lane: the broker did not answer in time")
