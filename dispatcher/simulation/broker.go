@@ -2,20 +2,30 @@ package simulation
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/afterwrite/afterwrite/dispatcher/core"
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
 	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/streams"
 )
 
 const (
-	ackWait         = 30 * time.Second
-	duplicateWindow = 10 * time.Second
-	// schedules fire at least this late.
+	// scheduleDelay is how late schedules fire at least.
 	scheduleDelay = 250 * time.Millisecond
+	// overdueAfter is how long after its time a schedule is taken to be stuck.
+	overdueAfter = 30 * time.Second
+)
+
+// store names a stream that may refuse writes.
+type store string
+
+const (
+	journalStore store = "journal"
+	intentsStore store = "intents"
+	retriesStore store = "retries"
 )
 
 var (
@@ -23,11 +33,18 @@ var (
 	errBroken = errors.New("simulated: no leader")
 )
 
+// inFlight is the answer to a write that lost to a rival which then comes to nothing.
+var inFlight = lane.Written{Lost: true, InFlight: true}
+
 // broker is the streams, as far as lanes can tell.
 type broker struct {
-	w *world
-	// subjects is the journal: every write of each subject, oldest first.
-	subjects map[string][]stored
+	w     *world
+	check *check
+	s     *setting
+	// journal holds every record of each dispatch, oldest first.
+	journal map[core.Key][]stored
+	// beside are the refusals and conflicts, by subject.
+	beside   map[string]bool
 	sequence uint64
 	intents  map[events.IntentID]*events.Intent
 	receipts *consumer
@@ -36,14 +53,15 @@ type broker struct {
 	schedules map[core.Key]*schedule
 	wakeups   map[events.HookID]*consumer
 	due       map[core.Key]int // wake-ups of the key that are not acknowledged
-	full      map[string]bool  // stores that refuse writes
-	check     *check
+	full      map[store]bool   // stores that refuse writes
+	// lag makes every load that need not be exact come from a replica that does not have the last record.
+	lag bool
 }
 
 type stored struct {
 	sequence uint64
 	data     []byte
-	record   *events.DispatchReceipt // nil for refusals and conflicts
+	record   *events.DispatchReceipt
 }
 
 type schedule struct {
@@ -52,44 +70,29 @@ type schedule struct {
 	stuck  bool
 }
 
-// consumer hands out messages, each until it is acknowledged.
-type consumer struct {
-	w       *world
-	source  lane.Source
-	waiting []*message
-	pulls   []*pull
-}
-
-type message struct {
-	consumer   *consumer
-	event      lane.Event
-	key        core.Key
-	sequence   uint64
-	at         time.Time
-	deliveries int
-	acked      bool
-	free       bool // waits to be delivered
-}
-
-type pull struct {
-	node    *node
-	life    int
-	op      lane.Op
-	batch   int
-	expires time.Time
-}
-
-func newBroker(w *world, hooks []events.HookID) *broker {
+func newBroker(w *world, s *setting) *broker {
 	b := &broker{
-		w: w, subjects: map[string][]stored{}, intents: map[events.IntentID]*events.Intent{},
-		published: map[string]time.Time{}, schedules: map[core.Key]*schedule{},
-		wakeups: map[events.HookID]*consumer{}, due: map[core.Key]int{}, full: map[string]bool{},
+		w: w, s: s, journal: map[core.Key][]stored{}, beside: map[string]bool{},
+		intents: map[events.IntentID]*events.Intent{}, published: map[string]time.Time{},
+		schedules: map[core.Key]*schedule{}, wakeups: map[events.HookID]*consumer{}, due: map[core.Key]int{},
+		full: map[store]bool{},
 	}
-	b.receipts = &consumer{w: w, source: lane.Receipts}
+	b.receipts = b.consumer(lane.Receipts)
 	for _, id := range hooks {
-		b.wakeups[id] = &consumer{w: w, source: lane.Source{Hook: id}}
+		b.wakeups[id] = b.consumer(lane.Source{Hook: id})
 	}
 	return b
+}
+
+func (b *broker) consumer(source lane.Source) *consumer {
+	return &consumer{w: b.w, ackWait: b.s.ackWait, source: source}
+}
+
+func (b *broker) consumerOf(source lane.Source) *consumer {
+	if source == lane.Receipts {
+		return b.receipts
+	}
+	return b.wakeups[source.Hook]
 }
 
 func (b *broker) next() uint64 {
@@ -98,177 +101,142 @@ func (b *broker) next() uint64 {
 }
 
 // publish takes a receipt, unless its message id is in the duplicate window.
-func (b *broker) publish(event lane.Event) {
-	if last, seen := b.published[event.MessageID]; seen && b.w.now().Sub(last) < duplicateWindow {
-		b.w.tell("receipt %.8s is a duplicate", event.MessageID)
+func (b *broker) publish(t *told) {
+	id := t.event.MessageID
+	if last, seen := b.published[id]; seen && b.w.now().Sub(last) < b.s.window {
+		b.w.tell("receipt %.8s is a duplicate", id)
 		return
 	}
-	b.published[event.MessageID] = b.w.now()
-	m := &message{consumer: b.receipts, event: event, sequence: b.next(), at: b.w.now()}
+	b.published[id] = b.w.now()
+	m := &message{consumer: b.receipts, told: t, sequence: b.next(), at: b.w.now()}
 	b.check.published(m)
-	b.w.tell("receipt %.8s is message %d", event.MessageID, m.sequence)
+	b.w.tell("receipt %.8s is message %d", id, m.sequence)
 	b.receipts.offer(m)
 }
 
-func (c *consumer) offer(m *message) {
-	m.free = true
-	c.waiting = append(c.waiting, m)
-	c.serve()
-}
-
-// serve gives waiting messages to waiting pulls.
-func (c *consumer) serve() {
-	for len(c.waiting) > 0 && len(c.pulls) > 0 {
-		p := c.pulls[0]
-		if p.batch == 0 || !p.expires.After(c.w.now()) || !p.node.alive(p.life) {
-			c.pulls = c.pulls[1:]
-			continue
-		}
-		m := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		p.batch--
-		c.deliver(m, p)
+// recreate deletes the consumer of the receipts and creates it anew: it begins again with the first message.
+func (b *broker) recreate() {
+	b.w.tell("the consumer of the receipts is created anew")
+	old := b.receipts
+	b.receipts = b.consumer(lane.Receipts)
+	for _, p := range old.pulls {
+		p.end(true)
+	}
+	for _, m := range b.check.again(b.receipts) {
+		b.receipts.offer(m)
 	}
 }
 
-func (c *consumer) deliver(m *message, p *pull) {
-	m.free = false
-	m.deliveries++
-	delivery := m.deliveries
-	d := &lane.Delivery{
-		Source: c.source, Event: m.event, Key: m.key, Sequence: m.sequence, Deliveries: delivery, StreamTime: m.at,
+// forget drops the pulls of a node that lost its connection.
+func (b *broker) forget(n *node) {
+	b.receipts.forget(n)
+	for _, id := range hooks {
+		b.wakeups[id].forget(n)
 	}
-	late := c.w.latency()
-	if c.w.chance(.02) {
-		late = c.w.between(0, 2*ackWait)
-		d.Waited = late
-	}
-	c.redeliverAfter(m, delivery, c.w.now().Add(ackWait))
-	if c.w.chance(.02) {
-		return // lost on the way; the ack deadline brings it again
-	}
-	c.w.after(late, func() {
-		p.node.input(p.life, func(now time.Time, l *lane.Lane) {
-			p.node.messages[d] = m
-			l.Deliver(now, d)
-		})
-	})
 }
 
-// redeliverAfter offers the message again if that delivery is still the last and unacknowledged at the deadline.
-func (c *consumer) redeliverAfter(m *message, delivery int, deadline time.Time) {
-	c.w.at(deadline, func() {
-		if !m.acked && !m.free && m.deliveries == delivery {
-			c.offer(m)
-		}
-	})
-}
-
-func (b *broker) pull(p *pull, source lane.Source) {
-	c := b.receipts
-	if source != lane.Receipts {
-		c = b.wakeups[source.Hook]
-	}
-	c.pulls = append(c.pulls, p)
-	b.w.at(p.expires, func() {
-		if p.batch > 0 {
-			p.batch = 0
-			p.node.answer(p.life, func(now time.Time, l *lane.Lane) { l.PullEnded(now, p.op, false) })
-		}
-	})
-	c.serve()
-}
-
-func (b *broker) acknowledge(m *message) {
+// acknowledge ends a message, on the word of a node that has the release installed.
+func (b *broker) acknowledge(m *message, by *release) {
 	if m.acked {
 		return
 	}
 	m.acked = true
 	b.w.tell("message %d of %q is acknowledged", m.sequence, m.consumer.source.Hook)
-	if m.consumer != b.receipts {
-		b.due[m.key]--
-	}
-	b.check.acknowledged(m)
-}
-
-func (b *broker) handBack(m *message, delivery int, delay time.Duration) {
-	m.consumer.redeliverAfter(m, delivery, b.w.now().Add(delay))
-}
-
-func (b *broker) progress(m *message, delivery int) {
-	// The deadline of the delivery moves; the earlier one finds it moved by the delivery's number, so renumber.
-	if m.acked || m.free || m.deliveries != delivery {
+	if m.told != nil {
+		b.check.acknowledged(m, by)
 		return
 	}
-	m.consumer.redeliverAfter(m, delivery, b.w.now().Add(ackWait))
+	b.due[m.key]--
+	b.check.woken(m)
 }
 
 // append writes to the journal under the expected sequence.
-func (b *broker) append(subject string, save *core.Save, data []byte) lane.Written {
-	history := b.subjects[subject]
-	last := uint64(0)
-	if len(history) > 0 {
-		last = history[len(history)-1].sequence
-	}
-	switch {
-	case b.full["journal"]:
+func (b *broker) append(save *core.Save, data []byte) lane.Written {
+	if b.full[journalStore] {
 		return lane.Written{Err: errFull}
-	case b.w.chance(.01):
-		return lane.Written{Lost: true} // a rival in flight that comes to nothing
-	case last != save.Expect:
+	}
+	if b.w.chance(.01) {
+		return inFlight
+	}
+	if save.Record == nil {
+		return b.appendBeside(save, data)
+	}
+	record, err := events.Decode[events.DispatchReceipt](data)
+	if err != nil {
+		b.w.fail("a record does not decode: %v", err)
+		return lane.Written{Err: errBroken}
+	}
+	key := keyOf(record)
+	history := b.journal[key]
+	if last := lastOf(history).sequence; last != save.Expect {
 		return lane.Written{Lost: true}
 	}
-	s := stored{sequence: b.next(), data: data}
-	if save.Record != nil {
-		record, err := events.Decode[events.DispatchReceipt](data)
-		if err != nil {
-			b.w.fail("a record does not decode: %v", err)
-		}
-		s.record = record
-		b.check.appended(history, record)
-		b.w.tell("record %s of %.20s %s: %s %s %s attempt %d invocations %d", fmt.Sprint(record.RecordNumber),
-			record.DispatchID, record.HookID, record.Status, record.Code, record.Reason, record.Attempt, record.Invocations)
-	} else {
-		b.w.tell("recorded %s", subject)
-	}
-	b.subjects[subject] = append(history, s)
+	b.check.appended(history, record)
+	b.w.tell("record %d of %.20s %s: %s %s %s attempt %d invocations %d", record.RecordNumber,
+		record.DispatchID, record.HookID, record.Status, record.Code, record.Reason, record.Attempt, record.Invocations)
+	s := stored{sequence: b.next(), data: data, record: record}
+	b.journal[key] = append(history, s)
 	return lane.Written{Sequence: s.sequence}
 }
 
+// appendBeside creates a refusal or a conflict.
+func (b *broker) appendBeside(save *core.Save, data []byte) lane.Written {
+	var subject string
+	if save.Refusal != nil {
+		subject = streams.RefusalSubject(save.Refusal.Digest)
+	} else {
+		subject = streams.ConflictSubject(save.Conflict.DispatchID, save.Conflict.LoserDigest, save.Conflict.HookID)
+	}
+	if save.Expect != 0 || b.beside[subject] {
+		return lane.Written{Lost: true}
+	}
+	if save.Refusal != nil {
+		b.check.refused(data)
+	} else {
+		b.check.conflicting(data)
+	}
+	b.w.tell("recorded %s", subject)
+	b.beside[subject] = true
+	return lane.Written{Sequence: b.next()}
+}
+
 func (b *broker) load(key core.Key, exact bool) lane.Loaded {
-	history := b.subjects[journalSubject(key)]
-	if !exact && len(history) > 0 && b.w.chance(.2) {
+	history := b.journal[key]
+	if !exact && len(history) > 0 && (b.lag || b.w.chance(.2)) {
 		history = history[:len(history)-1] // a replica that lags
 	}
 	if b.w.chance(.02) {
 		return lane.Loaded{Err: errBroken}
 	}
-	if len(history) == 0 {
+	last := lastOf(history)
+	if last.record == nil {
 		return lane.Loaded{}
 	}
-	last := history[len(history)-1]
-	record, err := events.Decode[events.DispatchReceipt](last.data)
-	if err != nil {
-		b.w.fail("a stored record does not decode: %v", err)
-	}
-	return lane.Loaded{Entry: core.Entry{Sequence: last.sequence, Record: record}, Data: last.data}
+	record := *last.record // the lane may keep it
+	return lane.Loaded{Entry: core.Entry{Sequence: last.sequence, Record: &record}, Data: last.data}
 }
 
-func (b *broker) publishIntent(intent *events.Intent) lane.Written {
-	if b.full["intents"] {
+func (b *broker) publishIntent(intent *events.Intent, acceptedAt events.Timestamp) lane.Written {
+	if b.full[intentsStore] {
 		return lane.Written{Err: errFull}
+	}
+	if b.w.chance(.01) {
+		return inFlight
 	}
 	if b.intents[intent.IntentID] != nil {
 		return lane.Written{Lost: true}
 	}
-	b.check.intent(intent)
+	b.check.intent(intent, acceptedAt)
 	b.intents[intent.IntentID] = intent
 	return lane.Written{Sequence: b.next()}
 }
 
 func (b *broker) schedule(s core.Schedule) lane.Written {
-	if b.full["retries"] {
+	if b.full[retriesStore] {
 		return lane.Written{Err: errFull}
+	}
+	if !s.Replace && b.w.chance(.01) {
+		return inFlight
 	}
 	if b.schedules[s.Key] != nil && !s.Replace {
 		return lane.Written{Lost: true}
@@ -297,24 +265,25 @@ func (b *broker) fire(key core.Key, entry *schedule) {
 	if b.schedules[key] != entry {
 		return
 	}
-	if b.full["retries"] || b.w.chance(.03) {
+	if b.full[retriesStore] || b.w.chance(.03) {
 		entry.stuck = true
 		b.w.tell("wake-up of %.20s %s sticks", key.Dispatch, key.Hook)
 		return
 	}
 	delete(b.schedules, key)
 	b.due[key]++
-	b.wakeups[key.Hook].offer(&message{consumer: b.wakeups[key.Hook], key: key, sequence: b.next(), at: b.w.now()})
+	c := b.wakeups[key.Hook]
+	c.offer(&message{consumer: c, key: key, sequence: b.next(), at: b.w.now()})
 }
 
 // overdue is what every dispatcher does once a minute: publish stuck schedules again.
 func (b *broker) overdue() {
-	if b.full["retries"] {
+	if b.full[retriesStore] {
 		return
 	}
 	var stuck []core.Key
 	for key, entry := range b.schedules {
-		if entry.stuck && b.w.now().Sub(entry.at) > ackWait {
+		if entry.stuck && b.w.now().Sub(entry.at) > overdueAfter {
 			stuck = append(stuck, key)
 		}
 	}
@@ -326,25 +295,34 @@ func (b *broker) overdue() {
 
 func (b *broker) hasWakeup(key core.Key) bool { return b.schedules[key] != nil || b.due[key] > 0 }
 
-func (b *broker) state(key core.Key) *events.DispatchReceipt {
-	history := b.subjects[journalSubject(key)]
-	if len(history) == 0 {
-		return nil
+// backlog is how many wake-ups of the hook are due.
+func (b *broker) backlog(hook events.HookID) int {
+	n := 0
+	for key, due := range b.due {
+		if key.Hook == hook {
+			n += due
+		}
 	}
-	return history[len(history)-1].record
+	return n
 }
 
-// latency is how long anything takes to get somewhere.
-func (w *world) latency() time.Duration {
-	if w.chance(.02) {
-		return w.between(0, 8*time.Second)
+// state is the last record of a dispatch, nil if there is none.
+func (b *broker) state(key core.Key) *events.DispatchReceipt { return lastOf(b.journal[key]).record }
+
+func lastOf(history []stored) stored {
+	if len(history) == 0 {
+		return stored{}
 	}
-	return w.between(50*time.Microsecond, 2*time.Millisecond)
+	return history[len(history)-1]
+}
+
+func keyOf(record *events.DispatchReceipt) core.Key {
+	return core.Key{Dispatch: record.DispatchID, Hook: record.HookID}
 }
 
 func compareKeys(a, b core.Key) int {
-	if c := compare(a.Dispatch, b.Dispatch); c != 0 {
+	if c := strings.Compare(a.Dispatch, b.Dispatch); c != 0 {
 		return c
 	}
-	return compare(a.Hook, b.Hook)
+	return strings.Compare(a.Hook, b.Hook)
 }

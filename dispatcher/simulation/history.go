@@ -11,90 +11,79 @@ import (
 	"github.com/afterwrite/afterwrite/events"
 )
 
-const hookTimeout = 2 * time.Second
-
-// hooks differ in their budgets: one has few invocations, one has a single one.
-var hooks = []events.HookID{"cap_a.hook", "cap_b.hook"}
-
-func capability(hook events.HookID) events.CapabilityID { return hook[:len(hook)-len(".hook")] }
-func intentKind(hook events.HookID) events.IntentKind   { return capability(hook) + ".act" }
-
-func install() (*core.Installed, error) {
-	installed := &core.Installed{
-		Hooks: map[events.HookID]core.Hook{},
-		Profiles: map[string]core.Profile{"default": {
-			Name: "default", Enabled: true, Hooks: hooks,
-			Retry: core.Retry{MaxAttempts: 6, Initial: time.Second, Max: 20 * time.Second},
-		}},
-		SkewAllowance: time.Second, DuplicateWindow: duplicateWindow, JournalAge: 7 * 24 * time.Hour,
-	}
-	for i, id := range hooks {
-		schema, err := events.CompilePayloadSchema(intentKind(id), []byte(`{"type":"object"}`))
-		if err != nil {
-			return nil, err
-		}
-		registration := events.Registration{
-			SchemaVersion: events.RegistrationSchema, HookID: id, CapabilityID: capability(id),
-			Phase: events.PostWriteback, FailurePolicy: events.Isolate,
-			EventKinds: events.EventKinds(), IntentKinds: []events.IntentKind{intentKind(id)},
-			RequestedReadScope: []events.ReadScope{events.SettlementIdentity, events.BoundedEventProjection},
-			Budget: events.HookBudget{
-				MaxInvocationsPerDispatch: 3 - 2*i, MaxIntentsPerDispatch: 1, MaxResultBytes: 4096,
-				TimeoutMillis: int(hookTimeout.Milliseconds()),
-			},
-		}
-		installed.Hooks[id] = core.Hook{
-			Registration: registration, Digest: registration.Digest(),
-			Payloads: map[events.IntentKind]*events.PayloadSchema{intentKind(id): schema},
-		}
-	}
-	return installed, nil
-}
-
 // history is one run of the world.
 type history struct {
 	w         *world
+	s         *setting
 	b         *broker
 	check     *check
 	providers *providers
 	nodes     []*node
-	receipts  int
+	releases  []*release
+	// latest is what every node is to have in the end.
+	latest *release
 }
 
-func newHistory(seed uint64, log io.Writer) (*history, error) {
-	installed, err := install()
-	if err != nil {
-		return nil, err
-	}
-	h := &history{w: newWorld(seed, log)}
-	h.b = newBroker(h.w, hooks)
-	h.check = &check{w: h.w, b: h.b, installed: installed, carriers: map[core.Key][]*message{}, accounted: map[core.Key]bool{}}
+func newHistory(seed uint64, log io.Writer, s setting) *history {
+	h := &history{w: newWorld(seed, log), s: &s, releases: s.releases()}
+	h.latest = h.releases[0]
+	h.b = newBroker(h.w, &s)
+	h.check = newCheck(h.w, h.b, &s, h.releases)
 	h.b.check = h.check
-	h.providers = &providers{
-		w: h.w, moods: map[events.HookID]mood{}, fixed: map[events.HookID]bool{},
+	h.providers = newProviders(h.w, &s)
+	for i := range s.nodes {
+		n := &node{
+			name: fmt.Sprintf("node %d", i), w: h.w, b: h.b, s: &s, providers: h.providers, next: h.latest, mortal: true,
+			outcomes: map[core.Outcome]int{},
+		}
+		n.effects = n
+		h.nodes = append(h.nodes, n)
 	}
-	limits := map[events.HookID]lane.HookLimits{}
-	for _, id := range hooks {
-		limits[id] = lane.HookLimits{Places: 2, TripAfter: 3, OpenFor: 3 * time.Second}
-	}
-	for i := range 1 + h.w.rng.IntN(3) {
-		h.nodes = append(h.nodes, &node{
-			name: fmt.Sprintf("node %d", i), w: h.w, b: h.b, providers: h.providers, installed: installed, limits: limits,
-		})
-	}
-	return h, nil
+	return h
 }
 
-// run lets the world misbehave for a while, then behave, and holds what is left.
-func (h *history) run(receipts int, faultsFor time.Duration) {
+// byChance is a setting that a seed chooses.
+func byChance(w *world) setting {
+	s := defaultSetting()
+	s.nodes = 1 + w.rng.IntN(3)
+	if w.oneIn(4) {
+		s.backlog = 1 + w.rng.IntN(3)
+	}
+	return s
+}
+
+// begin starts every node, and what every dispatcher does once a minute.
+func (h *history) begin() {
 	for _, n := range h.nodes {
 		n.boot()
 	}
-	h.providers.change(hooks)
-	h.orchestrate(receipts, faultsFor)
-	h.operate()
-	h.breakStores(faultsFor)
 	h.everyMinute()
+}
+
+func (h *history) everyMinute() {
+	h.b.overdue()
+	h.w.after(time.Minute, h.everyMinute)
+}
+
+// play lets the world misbehave for a while, then behave, and holds what is left.
+func (h *history) play(receipts int, faultsFor time.Duration) {
+	for _, n := range h.nodes {
+		if h.w.oneIn(2) {
+			n.skew = h.w.between(-skew, skew)
+		}
+	}
+	h.begin()
+	h.w.sometimes(time.Second, 20*time.Second, h.providers.change)
+	h.orchestrate(receipts, faultsFor)
+	h.w.sometimes(time.Second, 30*time.Second, h.operate)
+	h.w.sometimes(5*time.Second, time.Minute, h.disturb)
+	h.breakStores(faultsFor)
+	if h.w.oneIn(8) {
+		h.w.after(h.w.between(0, faultsFor), h.b.recreate)
+	}
+	if h.w.oneIn(3) {
+		h.w.after(h.w.between(0, faultsFor), func() { h.roll(h.releases[1+h.w.rng.IntN(2)]) })
+	}
 	end := h.w.now().Add(faultsFor)
 	h.runUntil(end)
 	h.heal()
@@ -117,95 +106,117 @@ func (h *history) runUntil(end time.Time) {
 	}
 }
 
+// runFor runs the history for a while, and holds it and what look complains about at every moment of it.
+func (h *history) runFor(d time.Duration, look func() (complaint string)) {
+	const step = 250 * time.Millisecond
+	for end := h.w.now().Add(d); h.w.now().Before(end) && len(h.w.failures) == 0; {
+		next := h.w.now().Add(step)
+		h.w.run(next)
+		if wait := next.Sub(h.w.now()); wait > 0 {
+			time.Sleep(wait) // virtual
+		}
+		h.check.always()
+		if look == nil {
+			continue
+		}
+		if complaint := look(); complaint != "" {
+			h.w.fail("%s", complaint)
+		}
+	}
+}
+
 // heal ends every fault.
 func (h *history) heal() {
 	h.w.tell("from here on the world behaves")
 	h.w.faulty = false
 	clear(h.b.full)
-	for _, id := range hooks {
-		h.providers.moods[id] = healthy
-	}
+	clear(h.providers.moods)
 	for _, n := range h.nodes {
 		n.dieAfter = -1
+		if n.release != h.latest {
+			n.next = h.latest
+			n.stop()
+		}
 	}
 }
 
-// orchestrate publishes receipts: most once, some again inside and after the duplicate window, some told differently.
+// orchestrate publishes receipts: most once, some again inside and after the duplicate window, some told differently,
+// some not as they should be.
 func (h *history) orchestrate(receipts int, within time.Duration) {
 	for i := range receipts {
 		at := h.w.between(0, within)
 		committed := h.w.now().Add(at)
-		h.w.after(at, func() { h.b.publish(receiptEvent(i, committed, "fact_a")) })
-		for h.w.rng.IntN(4) == 0 {
-			later := at + h.w.between(0, 3*duplicateWindow)
+		if h.w.oneIn(6) {
+			t := tell(i, committed, "fact_a")
+			t.distort(h.w)
+			h.w.after(at, func() { h.b.publish(t) })
+			continue
+		}
+		h.w.after(at, func() { h.b.publish(tell(i, committed, "fact_a")) })
+		for h.w.oneIn(4) {
+			later := at + h.w.between(0, 3*h.s.window)
 			fact := "fact_a"
-			if h.w.rng.IntN(3) == 0 {
+			if h.w.oneIn(3) {
 				fact = "fact_b"
 			}
-			h.w.after(later, func() { h.b.publish(receiptEvent(i, committed, fact)) })
+			h.w.after(later, func() { h.b.publish(tell(i, committed, fact)) })
 		}
 	}
 }
 
-func receiptEvent(i int, committed time.Time, fact string) lane.Event {
-	effect := fmt.Sprintf("goal:agent:todo_%d:turn_%d", i, i)
-	receipt := &events.Receipt{
-		SchemaVersion: events.ReceiptSchema, Profile: "default", EventKind: events.ReplanRecorded,
-		Plan: events.Settlement{
-			AgentID: "agent", EffectID: effect, GoalID: "goal",
-			TodoID: fmt.Sprintf("todo_%d", i), TurnInstanceID: fmt.Sprintf("turn_%d", i),
-		},
-		Receipt: events.WritebackReceipt{
-			Checkpointed: true, CommittedAt: events.NewTimestamp(committed), EffectID: effect,
-			ReceiptID: fmt.Sprintf("receipt_%d", i), StateRevision: "rev", Status: events.Committed, StepKind: events.DurableWriteback,
-		},
-		Projection: events.Projection{
-			FactRefs: []string{fact}, SchemaVersion: events.ProjectionSchema, Transition: events.ReplanEntered,
-		},
-	}
-	return lane.Event{SubjectKind: receipt.EventKind, MessageID: receipt.MessageID(), Data: events.Canonical(receipt)}
-}
-
-// operate redrives something that failed, now and then.
+// operate redrives something that failed.
 func (h *history) operate() {
-	h.w.after(h.w.between(time.Second, 30*time.Second), func() {
-		if !h.w.faulty {
-			return
+	var failed []core.Key
+	for _, key := range h.check.accounted {
+		if record := h.b.state(key); record != nil && record.Status == events.StatusFailed {
+			failed = append(failed, key)
 		}
-		var failed []core.Key
-		for key := range h.check.accounted {
-			if record := h.b.state(key); record != nil && record.Status == events.StatusFailed {
-				failed = append(failed, key)
-			}
-		}
-		slices.SortFunc(failed, compareKeys)
-		if len(failed) > 0 {
-			key := failed[h.w.rng.IntN(len(failed))]
-			n := h.nodes[h.w.rng.IntN(len(h.nodes))]
-			h.w.tell("an operator redrives %.20s %s at %s", key.Dispatch, key.Hook, n.name)
-			n.input(n.life, func(now time.Time, l *lane.Lane) {
-				l.Redrive(now, &lane.Request{Key: key, Operator: "operator"})
-			})
-		}
-		h.operate()
+	}
+	if len(failed) == 0 {
+		return
+	}
+	slices.SortFunc(failed, compareKeys)
+	h.redrive(failed[h.w.rng.IntN(len(failed))], h.nodes[h.w.rng.IntN(len(h.nodes))])
+}
+
+func (h *history) redrive(key core.Key, at *node) {
+	h.w.tell("an operator redrives %.20s %s at %s", key.Dispatch, key.Hook, at.name)
+	at.receive(at.life, func(now time.Time, l *lane.Lane) {
+		l.Redrive(now, &lane.Request{Key: key, Operator: "operator"})
 	})
+}
+
+// disturb freezes a node, cuts it off, or has it stop and start again.
+func (h *history) disturb() {
+	n := h.nodes[h.w.rng.IntN(len(h.nodes))]
+	switch h.w.rng.IntN(3) {
+	case 0:
+		n.freeze(h.w.between(time.Second, 2*h.s.ackWait))
+	case 1:
+		n.disconnect(h.w.between(100*time.Millisecond, 20*time.Second))
+	case 2:
+		n.stop()
+	}
+}
+
+// roll brings the release to one node after the other.
+func (h *history) roll(to *release) {
+	h.w.tell("release %q is rolled out", to.name)
+	h.latest = to
+	for i, n := range h.nodes {
+		n.next = to
+		h.w.after(time.Duration(i)*5*time.Second, n.stop)
+	}
 }
 
 // breakStores fills a store for a while, now and then.
 func (h *history) breakStores(within time.Duration) {
-	for _, store := range []string{"journal", "intents", "retries"} {
-		if h.w.rng.IntN(3) > 0 {
+	for _, s := range []store{journalStore, intentsStore, retriesStore} {
+		if !h.w.oneIn(3) {
 			continue
 		}
 		from := h.w.between(0, within)
-		h.w.after(from, func() { h.b.full[store] = true; h.w.tell("%s is full", store) })
-		h.w.after(from+h.w.between(time.Second, time.Minute), func() { delete(h.b.full, store); h.w.tell("%s has room", store) })
+		h.w.after(from, func() { h.b.full[s] = true; h.w.tell("%s is full", s) })
+		h.w.after(from+h.w.between(time.Second, time.Minute), func() { delete(h.b.full, s); h.w.tell("%s has room", s) })
 	}
-}
-
-func (h *history) everyMinute() {
-	h.w.after(time.Minute, func() {
-		h.b.overdue()
-		h.everyMinute()
-	})
 }

@@ -14,56 +14,96 @@ import (
 type mood int
 
 const (
-	healthy    mood = iota
-	slow            // answers, often after the timeout
-	silentMood      // never answers
-	absent          // nobody serves the subject
-	failing         // answers with an error
-	malformed       // answers, but not with a result
-	fickle          // contradicts itself
+	healthy   mood = iota
+	slow           // answers, often after the timeout
+	mute           // never answers
+	absent         // nobody serves the subject
+	failing        // answers with an error
+	dying          // dies of each call, and is away until it is started again
+	malformed      // answers, but not with a result
+	fickle         // contradicts itself
 	moods
 )
 
 // providers are those of all hooks.
 type providers struct {
 	w     *world
+	s     *setting
 	moods map[events.HookID]mood
-	// fixed hooks keep their mood.
-	fixed map[events.HookID]bool
-	calls int
+	// script, if there is one, says what happens instead at a dispatch's nth call, from 1.
+	script func(dispatch events.DispatchID, nth int) answer
+	calls  map[events.DispatchID]int
+	total  int
+	// back is when a dying provider is started again.
+	back map[events.HookID]time.Time
 }
 
-// call gives the provider's reply and after how long, negative for never.
-func (p *providers) call(hook events.HookID, dispatch events.DispatchID) (time.Duration, core.Reply) {
-	p.calls++
-	delay := p.w.between(100*time.Microsecond, 20*time.Millisecond)
-	result := core.Reply{Kind: core.ReplyResult, Data: p.result(hook, dispatch, "same")}
-	switch p.moods[hook] {
-	case healthy:
-	case slow:
-		delay = p.w.between(0, 4*hookTimeout)
-	case silentMood:
-		return -1, core.Reply{}
-	case absent:
-		return delay, core.Reply{Kind: core.ReplyNoResponder}
-	case failing:
-		return delay, core.Reply{Kind: core.ReplyProviderError}
-	case malformed:
-		result.Data = result.Data[:len(result.Data)-1]
-	case fickle:
-		result.Data = p.result(hook, dispatch, fmt.Sprintf("call_%d", p.calls))
-		delay = p.w.between(0, 2*hookTimeout)
+// answer is what a provider says, and after how long; it says nothing where kind is empty.
+type answer struct {
+	after time.Duration
+	kind  core.ReplyKind
+	// variant of the result; "" is the true one.
+	variant string
+}
+
+func newProviders(w *world, s *setting) *providers {
+	return &providers{
+		w: w, s: s, moods: map[events.HookID]mood{}, calls: map[events.DispatchID]int{}, back: map[events.HookID]time.Time{},
 	}
-	return delay, result
 }
 
-// result is a hook's true answer: it depends on the dispatch alone, unless variant says otherwise.
-func (p *providers) result(hook events.HookID, dispatch events.DispatchID, variant string) []byte {
+// call gives the provider's reply and after how long, or that there is none.
+func (p *providers) call(hook events.HookID, dispatch events.DispatchID) (after time.Duration, _ core.Reply, answered bool) {
+	p.calls[dispatch]++
+	p.total++
+	a := p.answer(hook, dispatch)
+	reply := core.Reply{Kind: a.kind}
+	if a.kind == core.ReplyResult {
+		reply.Data = resultOf(hook, dispatch, a.variant)
+		if p.script == nil && p.moods[hook] == malformed {
+			reply.Data = reply.Data[:len(reply.Data)-1]
+		}
+	}
+	return a.after, reply, a.kind != ""
+}
+
+func (p *providers) answer(hook events.HookID, dispatch events.DispatchID) answer {
+	if p.script != nil {
+		return p.script(dispatch, p.calls[dispatch])
+	}
+	a := answer{after: p.w.between(100*time.Microsecond, 20*time.Millisecond), kind: core.ReplyResult}
+	switch p.moods[hook] {
+	case healthy, malformed:
+	case slow:
+		a.after = p.w.between(0, 4*p.s.timeout)
+	case mute:
+		a.kind = ""
+	case absent:
+		a.kind = core.ReplyNoResponder
+	case failing:
+		a.kind = core.ReplyProviderError
+	case dying:
+		a.kind = core.ReplyNoResponder
+		if !p.w.now().Before(p.back[hook]) {
+			a.kind = ""
+			p.back[hook] = p.w.now().Add(5 * time.Second)
+		}
+	case fickle:
+		a.variant, a.after = fmt.Sprintf("call_%d", p.total), p.w.between(0, 2*p.s.timeout)
+	}
+	return a
+}
+
+// proposes is whether the true answer to the dispatch has an intent: most have.
+func proposes(dispatch events.DispatchID) bool { return dispatch[len(dispatch)-1] < 'c' }
+
+// resultOf is a hook's true answer: it depends on the dispatch alone, unless variant says otherwise.
+func resultOf(hook events.HookID, dispatch events.DispatchID, variant string) []byte {
 	result := &events.HookResult{
 		CapabilityID: capability(hook), DispatchID: dispatch, HookID: hook,
 		SchemaVersion: events.HookResultSchema, Status: events.ResultNotApplicable,
 	}
-	if dispatch[len(dispatch)-1] < 'c' { // most of them
+	if proposes(dispatch) {
 		intent := events.Intent{
 			Budget: events.IntentBudget{MaxAttempts: 1, MaxResultBytes: 1024}, CapabilityID: capability(hook),
 			FailurePolicy: events.Isolate, HookID: hook, IntentKind: intentKind(hook), Operation: "simulate",
@@ -76,20 +116,12 @@ func (p *providers) result(hook events.HookID, dispatch events.DispatchID, varia
 	return events.Canonical(result)
 }
 
-// change gives a hook another mood now and then.
-func (p *providers) change(hooks []events.HookID) {
-	p.w.after(p.w.between(time.Second, 20*time.Second), func() {
-		if !p.w.faulty {
-			return
-		}
-		hook := hooks[p.w.rng.IntN(len(hooks))]
-		if !p.fixed[hook] {
-			p.moods[hook] = mood(p.w.rng.IntN(int(moods)))
-			if p.w.rng.IntN(2) == 0 {
-				p.moods[hook] = healthy
-			}
-			p.w.tell("provider of %s has mood %d", hook, p.moods[hook])
-		}
-		p.change(hooks)
-	})
+// change gives a hook another mood.
+func (p *providers) change() {
+	hook := hooks[p.w.rng.IntN(len(hooks))]
+	p.moods[hook] = mood(p.w.rng.IntN(int(moods)))
+	if p.w.oneIn(2) {
+		p.moods[hook] = healthy
+	}
+	p.w.tell("provider of %s has mood %d", hook, p.moods[hook])
 }

@@ -15,29 +15,27 @@ var (
 	from  = flag.Uint64("from", 1, "begin with this seed")
 )
 
-// replay runs the history of a seed and gives what failed.
-func replay(t *testing.T, seed uint64, log io.Writer, prepare func(*history)) *history {
+// replay runs the history of a seed, changed by alter, and gives what failed.
+func replay(t *testing.T, seed uint64, log io.Writer, alter func(*history)) (failures []string) {
 	t.Helper()
-	var h *history
-	synctest.Test(t, func(t *testing.T) {
-		var err error
-		if h, err = newHistory(seed, log); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(*testing.T) {
+		s := byChance(newWorld(seed, nil))
+		h := newHistory(seed, log, s)
+		if alter != nil {
+			alter(h)
 		}
-		if prepare != nil {
-			prepare(h)
-		}
-		h.run(1+h.w.rng.IntN(12), h.w.between(10*time.Second, 3*time.Minute))
+		h.play(1+h.w.rng.IntN(12), h.w.between(10*time.Second, 3*time.Minute))
+		failures = h.w.failures
 	})
-	return h
+	return failures
 }
 
 func TestHistories(t *testing.T) {
 	if *seed != 0 {
 		var log bytes.Buffer
-		h := replay(t, *seed, &log, nil)
+		failures := replay(t, *seed, &log, nil)
 		t.Log("\n" + log.String())
-		for _, failure := range h.w.failures {
+		for _, failure := range failures {
 			t.Error(failure)
 		}
 		return
@@ -47,8 +45,8 @@ func TestHistories(t *testing.T) {
 		t.Run("part", func(t *testing.T) {
 			t.Parallel()
 			for s := *from + part; s < *from+*seeds; s += side {
-				if h := replay(t, s, nil, nil); len(h.w.failures) > 0 {
-					t.Fatalf("seed %d: %s\nagain with: go test ./dispatcher/simulation -run TestHistories -seed %d -v", s, h.w.failures[0], s)
+				if failures := replay(t, s, nil, nil); len(failures) > 0 {
+					t.Fatalf("seed %d: %s\nagain with: go test ./dispatcher/simulation -run TestHistories -seed %d -v", s, failures[0], s)
 				}
 			}
 		})

@@ -33,9 +33,20 @@ func (w *world) elapsed() time.Duration { return time.Since(w.start) }
 // chance is true with the probability, while the world is faulty.
 func (w *world) chance(p float64) bool { return w.faulty && w.rng.Float64() < p }
 
+// oneIn is true once in n times.
+func (w *world) oneIn(n int) bool { return w.rng.IntN(n) == 0 }
+
 // between is a duration from low to high.
 func (w *world) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(w.rng.Int64N(int64(high-low)+1))
+}
+
+// latency is how long anything takes to get somewhere.
+func (w *world) latency() time.Duration {
+	if w.chance(.02) {
+		return w.between(0, 8*time.Second)
+	}
+	return w.between(50*time.Microsecond, 2*time.Millisecond)
 }
 
 func (w *world) after(d time.Duration, f func()) { w.at(w.now().Add(d), f) }
@@ -43,6 +54,16 @@ func (w *world) after(d time.Duration, f func()) { w.at(w.now().Add(d), f) }
 func (w *world) at(at time.Time, f func()) {
 	w.number++
 	heap.Push(&w.events, &event{at: at, number: w.number, run: f})
+}
+
+// sometimes runs f again and again, after a pause that chance chooses, while the world is faulty.
+func (w *world) sometimes(low, high time.Duration, f func()) {
+	w.after(w.between(low, high), func() {
+		if w.faulty {
+			f()
+			w.sometimes(low, high, f)
+		}
+	})
 }
 
 // run runs events until the deadline passed, nothing is left, or a check failed.
@@ -97,6 +118,7 @@ func (q *eventQueue) Push(x any) { *q = append(*q, x.(*event)) }
 func (q *eventQueue) Pop() any {
 	old := *q
 	last := old[len(old)-1]
+	old[len(old)-1] = nil
 	*q = old[:len(old)-1]
 	return last
 }
