@@ -24,6 +24,7 @@ func decodeInto[T any](data []byte, v *T) error {
 	r := readers.Get().(*reader)
 	defer r.release()
 	r.reset(data)
+	r.text = string(data)
 	if err := r.value(shapeOf(reflect.TypeFor[T]()), reflect.ValueOf(v).Elem(), 0); err != nil {
 		return err
 	}
@@ -35,8 +36,9 @@ func decodeInto[T any](data []byte, v *T) error {
 
 // reader reads one document.
 type reader struct {
-	dec jsontext.Decoder
-	buf bytes.Buffer
+	dec  jsontext.Decoder
+	buf  bytes.Buffer
+	data []byte
 	// text is the document. Strings without escapes are parts of it, so that all of them cost one allocation.
 	text string
 }
@@ -45,7 +47,7 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 
 func (r *reader) reset(data []byte) {
 	r.buf = *bytes.NewBuffer(data)
-	r.text = string(data)
+	r.data, r.text = data, ""
 	// Duplicates are seen by who knows the members: object for a document's, the canonical form for a payload's.
 	r.dec.Reset(&r.buf, jsontext.AllowDuplicateNames(true))
 }
@@ -198,6 +200,12 @@ func (r *reader) any(v reflect.Value, depth int) *DecodeError {
 	}
 	v.SetBytes(value)
 	return nil
+}
+
+// last is raw, the value just read, as a part of the data: it stays when the next one is read.
+func (r *reader) last(raw jsontext.Value) []byte {
+	end := int(r.dec.InputOffset())
+	return r.data[end-len(raw) : end]
 }
 
 // unquote gives the string that raw, the value just read, stands for.

@@ -36,8 +36,8 @@ func IsOpaqueID(s string) bool { return isOpaque(s, MaxOpaqueID) }
 // IsEffectID is [IsOpaqueID] with the length of an effect id.
 func IsEffectID(s string) bool { return isOpaque(s, MaxEffectID) }
 
-func isOpaque(s string, limit int) bool {
-	if s == "" || len(s) > limit || !isAlnum(s[0]) {
+func isOpaque[T string | []byte](s T, limit int) bool {
+	if len(s) == 0 || len(s) > limit || !isAlnum(s[0]) {
 		return false
 	}
 	for i := 1; i < len(s); i++ {
@@ -50,8 +50,10 @@ func isOpaque(s string, limit int) bool {
 
 // IsName reports whether s is a name: ^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$, at most [MaxName] bytes.
 // A name is a NATS subject suffix as it stands.
-func IsName(s string) bool {
-	if s == "" || len(s) > MaxName {
+func IsName(s string) bool { return isName(s) }
+
+func isName[T string | []byte](s T) bool {
+	if len(s) == 0 || len(s) > MaxName {
 		return false
 	}
 	start := true

@@ -20,6 +20,8 @@ const draft2020 = "https://json-schema.org/draft/2020-12/schema"
 // Its formats are checked, not only noted. It may be used by several goroutines at once.
 type PayloadSchema struct {
 	schema *jsonschema.Schema
+	// shape accepts, cheaply, most of what the schema does; nil where the schema has keywords that it does not know.
+	shape *payloadShape
 }
 
 // CompilePayloadSchema compiles a schema that refers to nothing outside itself. The name, such as the intent kind,
@@ -29,7 +31,7 @@ func CompilePayloadSchema(name string, schema []byte) (*PayloadSchema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("payload schema of %s: %w", name, err)
 	}
-	return &PayloadSchema{schema: compiled}, nil
+	return &PayloadSchema{schema: compiled, shape: shapeOfSchema(compiled)}, nil
 }
 
 func compileSchema(schema []byte) (*jsonschema.Schema, error) {
@@ -130,6 +132,14 @@ func (e *PayloadError) Error() string {
 
 // Check reports the rule of the schema that the payload breaks, as a [*PayloadError].
 func (s *PayloadSchema) Check(payload jsontext.Value) error {
+	if s.shape != nil && s.shape.accepts(payload) {
+		return nil
+	}
+	return s.judge(payload)
+}
+
+// judge has the library judge the payload.
+func (s *PayloadSchema) judge(payload jsontext.Value) error {
 	var value any
 	if err := json.Unmarshal(payload, &value); err != nil {
 		return &PayloadError{}
