@@ -240,6 +240,9 @@ func (l *Lane) redecide(now time.Time, d *dispatch) {
 	}
 	d.place.release(errNotAttempted)
 	d.place = nil
+	if d.stage == stageRedrive {
+		d.stage = stagePrepare // its wake-up may be spent on what it lost to
+	}
 	l.advance(now, d)
 }
 
