@@ -46,6 +46,7 @@ type broker struct {
 	// beside are the refusals and conflicts, by subject.
 	beside   map[string]bool
 	sequence uint64
+	acks     uint64
 	intents  map[events.IntentID]*events.Intent
 	receipts *consumer
 	// published is when each message id was last taken, for the duplicate window.
@@ -141,6 +142,7 @@ func (b *broker) acknowledge(m *message, by *release) {
 		return
 	}
 	m.acked = true
+	b.acks++
 	b.w.tell("message %d of %q is acknowledged", m.sequence, m.consumer.source.Hook)
 	if m.told != nil {
 		b.check.acknowledged(m, by)

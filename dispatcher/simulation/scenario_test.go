@@ -22,6 +22,7 @@ func scenario(t *testing.T, s setting, play func(h *history)) {
 		var log bytes.Buffer
 		h := newHistory(1, &log, s)
 		h.w.faulty = false
+		h.look = h.balanced
 		h.begin()
 		play(h)
 		for _, failure := range h.w.failures {
@@ -124,7 +125,7 @@ func TestWithABadProviderForAnHourEveryReceiptFailsOrWaits(t *testing.T) {
 					h.providers.moods[hook] = mood
 				}
 				h.publish(60, 10*time.Second)
-				h.runFor(time.Hour, h.balanced)
+				h.runFor(time.Hour)
 				if got := h.check.tally(); got.published != 60 || got.unacknowledged != 0 || got.terminal == 0 {
 					h.w.fail("after an hour: %+v", got)
 				}
@@ -135,7 +136,7 @@ func TestWithABadProviderForAnHourEveryReceiptFailsOrWaits(t *testing.T) {
 				}
 				// And when the provider is back, what waits drains without help.
 				clear(h.providers.moods)
-				h.runFor(10*time.Minute, h.balanced)
+				h.runFor(10 * time.Minute)
 				h.over()
 			})
 		})
@@ -153,13 +154,13 @@ func TestALateResultEndsADispatchThatWasTriedAndScheduledAgain(t *testing.T) {
 			return answer{kind: core.ReplyProviderError}
 		}
 		h.publish(8, 0)
-		h.runFor(16*time.Second, h.balanced)
+		h.runFor(16 * time.Second)
 		for _, key := range h.dispatches(hooks[0]) {
 			if !h.b.hasWakeup(key) {
 				h.w.fail("%s was decided late, and the wake-up of its second attempt is gone already", key.Dispatch)
 			}
 		}
-		h.runFor(time.Minute, h.balanced)
+		h.runFor(time.Minute)
 		h.tells(hooks[0],
 			"retrying producer_timed_out no_reply 1/1",
 			"retrying producer_failed provider_error 2/2",
@@ -182,7 +183,7 @@ func TestALateResultBesideARunningAttemptIsTheOneRecord(t *testing.T) {
 			return answer{after: 4 * time.Second, kind: core.ReplyProviderError} // begun after 6 s
 		}
 		h.publish(8, 0)
-		h.runFor(time.Minute, h.balanced)
+		h.runFor(time.Minute)
 		h.tells(hooks[0], "retrying producer_timed_out no_reply 1/1", "decided 1/1")
 		h.over()
 	})
@@ -199,9 +200,9 @@ func TestASlowProviderNeverGetsADispatchDecidedTwice(t *testing.T) {
 				h.providers.script = func(events.DispatchID, int) answer {
 					return answer{after: s.ackWait * 9 / 10, kind: core.ReplyResult}
 				}
-				h.runFor(time.Second, nil) // both have pulled
+				h.runFor(time.Second) // both have pulled
 				h.publish(8, time.Second)
-				h.runFor(3*time.Minute, h.balanced)
+				h.runFor(3 * time.Minute)
 				for _, hook := range hooks {
 					h.tells(hook, "decided 1/1")
 				}
@@ -222,11 +223,11 @@ func TestAWakeUpThatFindsItsHookSaturatedComesAgain(t *testing.T) {
 			h.providers.moods[hook] = absent
 		}
 		h.publish(40, 500*time.Millisecond)
-		h.runFor(2*time.Second, h.balanced)
+		h.runFor(2 * time.Second)
 		h.providers.script = func(events.DispatchID, int) answer {
 			return answer{after: 700 * time.Millisecond, kind: core.ReplyResult}
 		}
-		h.runFor(10*time.Minute, h.balanced)
+		h.runFor(10 * time.Minute)
 		if h.nodes[0].outcomes[core.OutcomeHandedBack] == 0 {
 			h.w.fail("no wake-up found its hook saturated")
 		}
@@ -245,7 +246,7 @@ func (h *history) failed() []core.Key {
 		h.providers.moods[hook] = failing
 	}
 	h.publish(1, 0)
-	h.runFor(5*time.Minute, h.balanced)
+	h.runFor(5 * time.Minute)
 	clear(h.providers.moods)
 	keys := slices.Concat(h.dispatches(hooks[0]), h.dispatches(hooks[1]))
 	for _, key := range keys {
@@ -264,7 +265,7 @@ func TestARedriveBesideAStaleWakeUpIsNotLost(t *testing.T) {
 				h.b.setSchedule(key, h.w.now())
 				h.w.after(scheduleDelay-2*time.Millisecond+time.Duration(step)*300*time.Microsecond, func() { h.redrive(key, h.nodes[0]) })
 			}
-			h.runFor(2*time.Minute, h.balanced)
+			h.runFor(2 * time.Minute)
 			h.tells(hooks[1],
 				"failed producer_failed invocations_exhausted 1/1", "redriven 0/0", "decided 1/1")
 			h.over()
@@ -279,7 +280,7 @@ func TestARedriveKilledHalfwayIsDoneOrNotBegun(t *testing.T) {
 			key := h.failed()[0]
 			h.nodes[0].dieAfter = effects
 			h.redrive(key, h.nodes[0])
-			h.runFor(3*time.Minute, h.balanced)
+			h.runFor(3 * time.Minute)
 			h.over()
 			ends[h.b.state(key).Status]++
 		})
@@ -303,7 +304,7 @@ func TestARedriveThatOutlastsItsPreparedWakeUpIsNotLost(t *testing.T) {
 					n.freeze(70 * time.Second)
 					n.dieAfter = effects
 				})
-				h.runFor(4*time.Minute, h.balanced)
+				h.runFor(4 * time.Minute)
 				h.over()
 			})
 		}
@@ -317,14 +318,14 @@ func TestNoWakeUpIsLostToALaggingReplica(t *testing.T) {
 			h.providers.moods[hook] = absent
 		}
 		h.publish(20, 100*time.Millisecond)
-		h.runFor(3*time.Second, h.balanced)
+		h.runFor(3 * time.Second)
 		h.providers.moods[hooks[0]], h.providers.moods[hooks[1]] = failing, healthy
-		h.runFor(5*time.Minute, h.balanced)
+		h.runFor(5 * time.Minute)
 		for _, key := range h.dispatches(hooks[0]) {
 			h.redrive(key, h.nodes[0])
 		}
 		clear(h.providers.moods)
-		h.runFor(5*time.Minute, h.balanced)
+		h.runFor(5 * time.Minute)
 		for _, key := range slices.Concat(h.dispatches(hooks[0]), h.dispatches(hooks[1])) {
 			if r := h.b.state(key); r.Status == events.StatusFailed {
 				h.w.fail("%s is failed", key.Dispatch)
@@ -344,7 +345,7 @@ func TestAttemptsAreSpacedByTheBackoffAndStayWithinTheirBudget(t *testing.T) {
 			return answer{kind: core.ReplyProviderError}
 		}
 		h.publish(10, 100*time.Millisecond)
-		h.runFor(5*time.Minute, h.balanced)
+		h.runFor(5 * time.Minute)
 		// 1 s doubling, give or take a fifth; the broker takes a quarter of a second to fire, and everything some time.
 		pauses := []time.Duration{1, 2, 4, 8, 16}
 		for hook, attempts := range map[events.HookID]int{hooks[0]: 6, hooks[1]: 3} {
@@ -374,11 +375,11 @@ func TestTheSameMessageInAndAfterTheDuplicateWindowIsOneDispatch(t *testing.T) {
 		for _, at := range []time.Duration{0, 250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond} {
 			h.w.after(at, func() { h.b.publish(same) })
 		}
-		h.runFor(5*time.Second, h.balanced)
+		h.runFor(5 * time.Second)
 		h.nodes[0].stop()
-		h.runFor(10*time.Second, h.balanced)
+		h.runFor(10 * time.Second)
 		h.b.publish(same)
-		h.runFor(10*time.Second, h.balanced)
+		h.runFor(10 * time.Second)
 		if got, want := len(h.check.messages), 3; got != want {
 			h.w.fail("the broker took the message %d times, want %d: at 0 and 500 ms, and after the restart", got, want)
 		}
@@ -409,9 +410,9 @@ func TestALostReplyIsAskedForAgainWithTheSameInput(t *testing.T) {
 		}
 		same := tell(0, h.w.now(), "fact_a")
 		h.b.publish(same)
-		h.runFor(time.Second, h.balanced)
+		h.runFor(time.Second)
 		h.b.publish(same) // the broker says duplicate, which is no attempt
-		h.runFor(8*time.Second, h.balanced)
+		h.runFor(8 * time.Second)
 		h.tells(hooks[0], "retrying producer_timed_out no_reply 1/1", "decided 2/2")
 		for _, key := range h.dispatches(hooks[0]) {
 			if inputs := h.check.inputs[key]; len(inputs) != 2 || inputs[0] != inputs[1] {

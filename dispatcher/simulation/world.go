@@ -16,6 +16,8 @@ type world struct {
 	start  time.Time
 	// log tells the history, where somebody wants to read it.
 	log io.Writer
+	// watch is called after everything that happens.
+	watch func()
 	// faulty is false once the world behaves.
 	faulty   bool
 	failures []string
@@ -78,6 +80,7 @@ func (w *world) run(until time.Time) {
 			time.Sleep(wait) // virtual
 		}
 		next.run()
+		w.watch()
 	}
 }
 
