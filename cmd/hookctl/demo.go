@@ -25,7 +25,7 @@ var demoReceipts []byte
 var demoProfiles []byte
 
 type demoCommand struct {
-	Receipts string        `type:"existingfile" placeholder:"FILE" help:"Receipts, one JSON document a line; by default a built-in set."`
+	Receipts string        `placeholder:"FILE" help:"Receipts, one JSON document a line; by default a built-in set; - is standard input."`
 	JSON     bool          `name:"json" help:"Print one JSON object a line and a last one with the summary."`
 	Verbose  bool          `short:"v" help:"Log what every part does, on the standard error stream."`
 	Timeout  time.Duration `default:"1m" help:"Give up after this long."`

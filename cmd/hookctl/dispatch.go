@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/afterwrite/afterwrite/dispatcher/journal"
@@ -47,7 +46,7 @@ func (c *dispatchList) Run(ctx context.Context, std stdio) error {
 				string(r.Code), string(r.Reason), strconv.Itoa(len(r.Intents)),
 			}
 		}
-		return errors.Join(l.print(std.out, c.Format), unread)
+		return l.tell(std.out, c.Format, unread)
 	})
 }
 
@@ -195,70 +194,5 @@ func (s *shown) print(w io.Writer) error {
 		}
 		sections[2].add(short(i.IntentID), i.IntentKind, i.Operation, published)
 	}
-	return printSections(w, sections)
-}
-
-// section is one of several tables under each other. An empty one is not printed.
-type section struct {
-	title    string
-	headings []string
-	rows     [][]string
-}
-
-func (s *section) add(cells ...string) { s.rows = append(s.rows, cells) }
-
-func printSections(w io.Writer, sections []section) error {
-	for _, s := range sections {
-		if len(s.rows) == 0 {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "\n%s\n", s.title); err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-		if err := printTable(w, s.headings, s.rows); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printFacts prints names and values under each other.
-func printFacts(w io.Writer, facts [][2]string) error {
-	width := 0
-	for _, fact := range facts {
-		width = max(width, len(fact[0]))
-	}
-	for _, fact := range facts {
-		if _, err := fmt.Fprintf(w, "%-*s%s%s\n", width, fact[0], columnGap, fact[1]); err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-	}
-	return nil
-}
-
-// executionSection is every record about executions.
-func executionSection(records []*events.Execution) section {
-	s := section{
-		title:    "Executions",
-		headings: []string{"RECORDED", "INTENT", "EXECUTOR", "#", "STATUS", "ATTEMPT", "REASON", "RESULT", "BY"},
-	}
-	for _, e := range records {
-		s.add(second(e.RecordedAt), short(e.IntentID), e.Executor, strconv.Itoa(e.RecordNumber), string(e.Status),
-			strconv.Itoa(e.Attempt), string(e.Reason), describeResult(e.Result), e.Actor)
-	}
-	return s
-}
-
-// describeResult is what a person is told of a result: its type and, where it gives one, its reason.
-func describeResult(p *events.Packet) string {
-	if p == nil {
-		return ""
-	}
-	var result struct {
-		Reason string `json:"reason"`
-	}
-	if json.Unmarshal(p.Data, &result) != nil { // a reason of another type is none
-		result.Reason = ""
-	}
-	return join(p.SchemaVersion, result.Reason, ": ")
+	return printSections(w, true, sections...)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/afterwrite/afterwrite/events"
@@ -40,7 +41,7 @@ func (c *executionList) Run(ctx context.Context, std stdio) error {
 				strconv.Itoa(e.Attempt), string(e.Reason), describeResult(e.Result),
 			}
 		}
-		return errors.Join(l.print(std.out, c.Format), unread)
+		return l.tell(std.out, c.Format, unread)
 	})
 }
 
@@ -78,7 +79,7 @@ func (c *executionShow) Run(ctx context.Context, std stdio) error {
 		if err := printFacts(std.out, facts); err != nil {
 			return err
 		}
-		if err := printSections(std.out, []section{executionSection(records)}); err != nil {
+		if err := printSections(std.out, true, executionSection(records)); err != nil {
 			return err
 		}
 		if last.Result == nil {
@@ -91,4 +92,31 @@ func (c *executionShow) Run(ctx context.Context, std stdio) error {
 		_, err = fmt.Fprintf(std.out, "\nResult %s\n%s\n", last.Result.SchemaVersion, result)
 		return err
 	})
+}
+
+// executionSection is every record about executions.
+func executionSection(records []*events.Execution) section {
+	s := section{
+		title:    "Executions",
+		headings: []string{"RECORDED", "INTENT", "EXECUTOR", "#", "STATUS", "ATTEMPT", "REASON", "RESULT", "BY"},
+	}
+	for _, e := range records {
+		s.add(second(e.RecordedAt), short(e.IntentID), e.Executor, strconv.Itoa(e.RecordNumber), string(e.Status),
+			strconv.Itoa(e.Attempt), string(e.Reason), describeResult(e.Result), e.Actor)
+	}
+	return s
+}
+
+// describeResult is what a person is told of a result: its type and, where it gives one, its reason.
+func describeResult(p *events.Packet) string {
+	if p == nil {
+		return ""
+	}
+	var result struct {
+		Reason string `json:"reason"`
+	}
+	if json.Unmarshal(p.Data, &result) != nil { // a reason of another type is none
+		result.Reason = ""
+	}
+	return join(p.SchemaVersion, result.Reason, ": ")
 }

@@ -66,7 +66,7 @@ func printReport(std stdio, report *registry.Report) error {
 		profiles.add(p.Name, strconv.FormatBool(p.Enabled), joined(p.Hooks, " "), strconv.Itoa(p.IntentsPerReceipt),
 			strconv.Itoa(p.ResultBytesPerReceipt), strconv.Itoa(p.MaxAttempts), p.RetryHorizon)
 	}
-	if err := printSections(std.out, []section{hooks, profiles}); err != nil {
+	if err := printSections(std.out, false, hooks, profiles); err != nil {
 		return err
 	}
 	for _, p := range report.Problems {

@@ -57,7 +57,7 @@ func (c *intentList) Run(ctx context.Context, std stdio) error {
 		})
 		l.nothing = "No such intent is recorded."
 		l.headings, l.cells = intentHeadings, listedIntent.cells
-		return errors.Join(l.print(std.out, c.Format), unread)
+		return l.tell(std.out, c.Format, unread)
 	})
 }
 

@@ -81,6 +81,14 @@ func gather[D any](all iter.Seq2[D, error], w window, wanted func(D) bool) (l li
 	return l, errors.Join(unreadable...)
 }
 
+// tell prints what was found before failed, if that is an error, ended the search.
+func (l listing[D]) tell(w io.Writer, f format, failed error) error {
+	if failed != nil && len(l.found) == 0 {
+		return failed
+	}
+	return errors.Join(l.print(w, f), failed)
+}
+
 func (l listing[D]) print(w io.Writer, f format) error {
 	if f.JSON {
 		return printLines(w, l.found)
@@ -142,6 +150,50 @@ func printRows(w io.Writer, widths []int, rows [][]string) error {
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// section is one of several tables under each other. An empty one is not printed.
+type section struct {
+	title    string
+	headings []string
+	rows     [][]string
+}
+
+func (s *section) add(cells ...string) { s.rows = append(s.rows, cells) }
+
+// printSections prints each under its title. What stands before the first one is parted from it by a blank line.
+func printSections(w io.Writer, before bool, sections ...section) error {
+	for _, s := range sections {
+		if len(s.rows) == 0 {
+			continue
+		}
+		title := s.title
+		if before {
+			title = "\n" + title
+		}
+		if _, err := fmt.Fprintln(w, title); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		if err := printTable(w, s.headings, s.rows); err != nil {
+			return err
+		}
+		before = true
+	}
+	return nil
+}
+
+// printFacts prints names and values under each other.
+func printFacts(w io.Writer, facts [][2]string) error {
+	width := 0
+	for _, fact := range facts {
+		width = max(width, len(fact[0]))
+	}
+	for _, fact := range facts {
+		if _, err := fmt.Fprintf(w, "%-*s%s%s\n", width, fact[0], columnGap, fact[1]); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
 	}
 	return nil
 }

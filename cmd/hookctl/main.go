@@ -82,6 +82,9 @@ func run(ctx context.Context, args []string, std stdio) int {
 	if err != nil {
 		panic(err) // the grammar above is wrong, which every test sees
 	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
 	parsed, err := parser.Parse(args)
 	if exit >= 0 {
 		return exit // help or version was printed

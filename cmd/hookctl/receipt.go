@@ -65,7 +65,7 @@ func (c *receiptPublish) Run(ctx context.Context, std stdio) error {
 		for _, line := range lines {
 			p, err := publish(ctx, publisher, line)
 			if err != nil {
-				return errors.Join(l.print(std.out, c.Format), fmt.Errorf("line %d: %w", line.Number, err))
+				return l.tell(std.out, c.Format, fmt.Errorf("line %d: %w", line.Number, err))
 			}
 			asExpected = asExpected && p.Outcome != refused
 			l.found = append(l.found, p)

@@ -83,13 +83,8 @@ func (c *dispatchRedrive) Run(ctx context.Context, std stdio) error {
 			}
 			answers.found = append(answers.found, answer)
 		}
-		if asking == nil || len(answers.found) > 0 {
-			if err := answers.print(std.out, c.Format); err != nil {
-				return err
-			}
-		}
-		if asking != nil {
-			return asking
+		if err := answers.tell(std.out, c.Format, asking); err != nil {
+			return err
 		}
 		for _, answer := range answers.found {
 			if answer.Answer == answerRejected {

@@ -151,7 +151,11 @@ func (c *streamsPlan) Run(ctx context.Context, std stdio) error {
 			}
 		}
 		for _, d := range differences {
-			if d.Kind == streams.Extra {
+			stays, err := isLeftAlone(ctx, js, d)
+			if err != nil {
+				return err
+			}
+			if stays {
 				l.found = append(l.found, change{
 					Action: leaveAlone, Stream: d.Stream, Consumer: events.Optional(d.Consumer), Remedy: events.Optional(d.Remedy),
 				})
@@ -163,8 +167,8 @@ func (c *streamsPlan) Run(ctx context.Context, std stdio) error {
 		if c.Topology.Format.JSON {
 			err = printLines(std.out, []map[string]planned{{"summary": summary}})
 		} else {
-			_, err = fmt.Fprintf(std.out, "\nAt %g dispatches a second with %g intents each, and %g executors an intent, "+
-				"each replica of the broker\nneeds about %s of memory for the subjects it keeps.\n",
+			_, err = fmt.Fprintf(std.out, "\n%g dispatches/s × %g intents/dispatch × %g executors/intent: "+
+				"about %s of memory at each replica of the broker.\n",
 				c.Rate, c.IntentsPerDispatch, c.ExecutorsPerIntent, bytesText(summary.BrokerMemory))
 		}
 		if err == nil && len(steps) > 0 {
@@ -172,6 +176,22 @@ func (c *streamsPlan) Run(ctx context.Context, std stdio) error {
 		}
 		return err
 	})
+}
+
+// isLeftAlone reports whether the difference is a consumer that apply leaves alone. One that is not durable is only
+// somebody who reads at the moment.
+func isLeftAlone(ctx context.Context, js jetstream.JetStream, d streams.Difference) (bool, error) {
+	if d.Kind != streams.Extra {
+		return false, nil
+	}
+	consumer, err := js.Consumer(ctx, d.Stream, d.Consumer)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at the consumer %s of %s: %w", d.Consumer, d.Stream, err)
+	}
+	return consumer.CachedInfo().Config.Durable != "", nil
 }
 
 type streamsApply struct {
@@ -190,12 +210,7 @@ func (c *streamsApply) Run(ctx context.Context, std stdio) error {
 		for _, step := range steps {
 			l.found = append(l.found, changeOf(step))
 		}
-		if err == nil || len(l.found) > 0 {
-			if err := l.print(std.out, c.Topology.Format); err != nil {
-				return err
-			}
-		}
-		return err
+		return l.tell(std.out, c.Topology.Format, err)
 	})
 }
 
