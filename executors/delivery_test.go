@@ -58,7 +58,7 @@ func (s *sink) Deliver(_ context.Context, intent *events.Intent, permit Permit, 
 			return nil, Never(err)
 		}
 	}
-	covered := append(last.CoveredTriggerIDs, decision.Coalesced...)
+	covered := slices.Concat(last.CoveredTriggerIDs, decision.Coalesced)
 	slices.Sort(covered)
 	return events.EncodeValue(report{slices.Compact(covered), s.at.UTC().Format(time.RFC3339)})
 }

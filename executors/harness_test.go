@@ -33,24 +33,24 @@ type broker struct {
 	js  jetstream.JetStream
 }
 
-func startBroker(t testing.TB) *broker {
-	t.Helper()
-	server := natsembed.StartTest(t)
+func startBroker(tb testing.TB) *broker {
+	tb.Helper()
+	server := natsembed.StartTest(tb)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
+	tb.Cleanup(cancel)
 	nc, err := nats.Connect(server.ClientURL())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(nc.Close)
+	tb.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if _, err := streams.Apply(ctx, js, streams.Default(streams.Settings{Storage: streams.MemoryStorage})); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	return &broker{t, ctx, server.ClientURL(), nc, js}
+	return &broker{tb, ctx, server.ClientURL(), nc, js}
 }
 
 // options are a test's: one kind, everything proposed so far, and pauses that a test can wait for.
@@ -95,11 +95,11 @@ func (b *broker) start(opts Options) *running {
 }
 
 // halt stops the process and waits for its end. A test may call it more than once.
-func (r *running) halt(t testing.TB) {
+func (r *running) halt(tb testing.TB) {
 	r.stop()
 	if err, first := <-r.done; first {
 		if err != nil && !errors.Is(err, ErrClosed) {
-			t.Errorf("Run: %v", err)
+			tb.Errorf("Run: %v", err)
 		}
 		close(r.done)
 	}

@@ -60,7 +60,12 @@ func (b *broker) serveReports() {
 	ctx, cancel := context.WithCancel(b.ctx)
 	done := make(chan error, 1)
 	go func() { done <- providers.Serve(ctx, b.nc, periodicreport.CapabilityID, provider) }()
-	b.t.Cleanup(func() { cancel(); <-done })
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			b.t.Errorf("Serve: %v", err)
+		}
+	})
 	for b.ctx.Err() == nil {
 		if _, err := b.nc.RequestWithContext(b.ctx, "$SRV.PING.periodic_report", nil); err == nil {
 			return

@@ -124,7 +124,7 @@ func (o Options) Validate() error {
 
 // unjoin gives the errors that errors.Join took.
 func unjoin(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // exactly what Validate returns, not what it may wrap
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
 	}
 	return nil

@@ -47,7 +47,6 @@ type run struct {
 	entry  core.Entry
 	loaded bool
 	state  *stateEntry
-	result []byte
 	log    *zap.Logger
 }
 

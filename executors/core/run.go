@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 
 	"github.com/afterwrite/afterwrite/events"
@@ -199,12 +200,10 @@ func (s State) running(run Run, statuses ...events.ExecutionStatus) (Entry, erro
 	if entry.Record.RunID != events.Optional(run.ID) {
 		return Entry{}, &Rejection{Reason: RejectedNotCurrent, Status: entry.Record.Status}
 	}
-	for _, status := range statuses {
-		if entry.Record.Status == status {
-			return entry, nil
-		}
+	if !slices.Contains(statuses, entry.Record.Status) {
+		return Entry{}, &Rejection{Reason: RejectedOutOfOrder, Status: entry.Record.Status}
 	}
-	return Entry{}, &Rejection{Reason: RejectedOutOfOrder, Status: entry.Record.Status}
+	return entry, nil
 }
 
 // owned is running, for the executor itself.

@@ -53,11 +53,11 @@ func (b booking) Execute(ctx context.Context, intent *events.Intent, _ executors
 		b.entries[intent.IntentID]++
 	}
 	text := "booked"
-	switch b.fault {
-	case faultFickle:
+	if b.fault == faultFickle {
 		b.entries["calls"]++
 		text = fmt.Sprintf("booked_%d", b.entries["calls"])
-	case faultBabbling:
+	}
+	if b.fault == faultBabbling {
 		text = "booked at https://example.org/x"
 	}
 	return executors.PacketOf("booking_v0", map[string]string{"text": text})
