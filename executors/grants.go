@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -48,7 +49,8 @@ const (
 func ParseGrants(data []byte) (*GrantsFile, error) {
 	converted, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, fmt.Errorf("the grants file must be YAML without a repeated key: %w", err)
+		faults := strings.Fields(yamlHeadings.Replace(err.Error()))
+		return nil, fmt.Errorf("the grants file must be YAML without a repeated key: %s", strings.Join(faults, " "))
 	}
 	r := &reader{}
 	top := r.object("", converted)
@@ -64,6 +66,9 @@ func ParseGrants(data []byte) (*GrantsFile, error) {
 	}
 	return file, nil
 }
+
+// yamlHeadings are what the library puts above the faults it found, a line each.
+var yamlHeadings = strings.NewReplacer("error converting YAML to JSON: ", "", "yaml: ", "", "unmarshal errors:", "")
 
 func (r *reader) grant(o *object) Grant {
 	ceilings, accept, service := o.object("ceilings"), o.object("accept"), o.object("service")

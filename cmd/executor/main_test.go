@@ -85,8 +85,8 @@ func TestSettingsItWillNotStartWithAreListed(t *testing.T) {
 		},
 		"a repeated key": {
 			install(t, "executor: clerk\nexecutor: clerk\n"),
-			"executor: will not start with these settings\n  the grants file must be YAML without a repeated key: yaml: unmarshal errors:\n" +
-				"  line 2: key \"executor\" already set in map\n",
+			"executor: will not start with these settings\n  the grants file must be YAML without a repeated key: " +
+				"line 2: key \"executor\" already set in map\n",
 		},
 		"pauses": {
 			append(install(t, grants), "--hand-back=1ms", "--drain-timeout=-1s"),
