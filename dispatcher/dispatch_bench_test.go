@@ -57,7 +57,11 @@ func BenchmarkDispatch(b *testing.B) {
 		Hooks: installed.Hooks, Profiles: installed.Profiles,
 		SkewAllowance: time.Second, DuplicateWindow: time.Minute, JournalAge: time.Hour,
 	}
-	r.lane = lane.New(lane.Options{Installed: all}, p, newObserver(zap.NewNop(), prometheus.NewRegistry(), func(string, error) {}))
+	m, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.lane = lane.New(lane.Options{Installed: all}, p, newObserver(m, zap.NewNop(), func(string, error) {}, all.Hooks))
 	messages, answers := make([]*nats.Msg, b.N), make([]*nats.Msg, b.N)
 	for i := range messages {
 		messages[i] = receiptMessage(i, now)

@@ -1,11 +1,11 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +21,7 @@ import (
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/internal/observability"
 	"github.com/afterwrite/afterwrite/internal/version"
 	"github.com/afterwrite/afterwrite/streams"
 )
@@ -31,9 +32,9 @@ type Dispatcher struct {
 	log       *zap.Logger
 	topology  streams.Topology
 	installed *core.Installed
-	observer  *observer
-	health    *health
-	listener  net.Listener
+	metrics   *metrics
+	health    *observability.Health
+	server    *observability.Server
 
 	nc   *nats.Conn
 	js   jetstream.JetStream
@@ -75,38 +76,48 @@ func New(options Options) (*Dispatcher, error) {
 		DuplicateWindow: options.Streams.DuplicateWindow,
 		JournalAge:      options.Streams.JournalAge,
 	}
-	d.observer = newObserver(options.Logger, options.Metrics, d.failed)
-	if options.Listen != "" {
-		listener, err := net.Listen("tcp", options.Listen) //nolint:noctx // it neither dials nor waits
-		if err != nil {
-			return nil, fmt.Errorf("dispatcher: %w", err)
-		}
-		d.listener = listener
+	if err := d.observe(); err != nil {
+		return nil, fmt.Errorf("dispatcher: %w", err)
 	}
 	return d, nil
 }
 
-// Addr is where health and metrics are served, nil without [Options.Listen].
-func (d *Dispatcher) Addr() net.Addr {
-	if d.listener == nil {
-		return nil
+// observe registers the metrics and claims the listening address.
+func (d *Dispatcher) observe() (err error) {
+	if d.metrics, err = newMetrics(d.options.Metrics); err != nil {
+		return fmt.Errorf("register the metrics: %w", err)
 	}
-	return d.listener.Addr()
+	shared := &observability.Factory{Registry: observability.For(component, d.options.Metrics)}
+	shared.Replace(d.health)
+	own := &observability.Factory{Registry: d.options.Metrics}
+	own.Replace(newInFlight(d))
+	if err := cmp.Or(shared.Err, own.Err); err != nil {
+		return fmt.Errorf("register the metrics: %w", err)
+	}
+	d.server, err = observability.Listen(d.options.Listen, observability.Endpoints{
+		Reasons: d.health.Reasons, Metrics: d.options.Metrics, Debug: d.options.Debug,
+	})
+	return err
 }
 
+// Addr is where health and metrics are served, nil without [Options.Listen].
+func (d *Dispatcher) Addr() net.Addr { return d.server.Addr() }
+
 // Ready is closed once the dispatcher takes receipts for the first time.
-func (d *Dispatcher) Ready() <-chan struct{} { return d.health.once }
+func (d *Dispatcher) Ready() <-chan struct{} { return d.health.Ready() }
 
 // Run dispatches until ctx is done, then stops in order: it takes nothing more, finishes what is under way or hands
 // it back, and closes. The error says why it could not go on; nil after a stop.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	group, inner := errgroup.WithContext(ctx)
-	server := d.serveHealth(group)
+	// It can be seen until the end that it stops.
+	serving, served := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error { return d.server.Serve(serving) })
 	group.Go(func() error {
-		defer func() { _ = server.Close() }()
+		defer served()
 		return d.dispatch(inner)
 	})
-	if err := group.Wait(); err != nil && !errors.Is(err, http.ErrServerClosed) && ctx.Err() == nil {
+	if err := group.Wait(); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("dispatcher: %w", err)
 	}
 	return nil
@@ -139,11 +150,11 @@ func (d *Dispatcher) dispatch(ctx context.Context) error {
 	for _, r := range d.runners {
 		lanes.Go(func() { r.run(stop, d.options.StopGrace) })
 	}
-	d.health.clear(notStarted)
+	d.health.Clear(observability.NotStarted)
 	d.log.Info("dispatching", zap.Int("lanes", len(d.runners)), zap.Int("hooks", len(d.installed.Hooks)))
 	err = d.watch(ctx)
 
-	d.health.set(notStarted, "stopping")
+	d.health.Set(observability.NotStarted, "stopping")
 	_ = service.Stop() // the connection is closed below, whatever it says
 	close(stop)
 	lanes.Wait()
@@ -160,6 +171,7 @@ func (d *Dispatcher) connect() error {
 	options := d.options.NATS
 	options.Logger = d.log
 	options.InboxPrefix = streams.DispatcherInbox()
+	options.Metrics = observability.For(component, d.options.Metrics)
 	options.Reconnected = func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -199,7 +211,7 @@ func (d *Dispatcher) startLanes(retired []events.HookID) error {
 			Retired:   retired,
 			Receipts:  d.options.ReceiptsInFlight,
 			AckWait:   d.options.Streams.AckWait,
-		}, d.observer)
+		}, newObserver(d.metrics, d.log, d.failed, d.installed.Hooks), d.options.Tracing)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/afterwrite/afterwrite/dispatcher/core"
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
 	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/internal/observability"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -42,7 +43,9 @@ func (r *runner) receive(now time.Time, m *nats.Msg, waited time.Duration) {
 	if op, call, ok := r.port.answered(m.Subject); ok {
 		if call {
 			r.port.Forget(op)
-			r.lane.Replied(now, op, reply(m))
+			answer := reply(m)
+			r.spans.replied(op, answer.Kind)
+			r.lane.Replied(now, op, answer)
 			return
 		}
 		r.answer(now, op, m)
@@ -56,6 +59,7 @@ func (r *runner) receive(now time.Time, m *nats.Msg, waited time.Duration) {
 		r.unreadable(m, err)
 		return
 	}
+	r.spans.received(now, delivery)
 	r.lane.Deliver(now, delivery)
 }
 
@@ -70,7 +74,9 @@ func (r *runner) answer(now time.Time, op lane.Op, m *nats.Msg) {
 	case lane.AwaitsLoad:
 		r.lane.Loaded(now, op, loaded(m, status))
 	case lane.AwaitsWrite:
-		r.lane.Written(now, op, written(m, status))
+		answer := written(m, status)
+		r.spans.written(op, answer)
+		r.lane.Written(now, op, answer)
 	case lane.AwaitsNothing, lane.AwaitsReply:
 	}
 }
@@ -127,7 +133,7 @@ func receiptEvent(kind events.EventKind, m *nats.Msg) lane.Event {
 		return event
 	}
 	event.Data = data
-	event.Trace = lane.Trace{Parent: envelope.TraceParent, State: envelope.TraceState}
+	event.Trace.Parent, event.Trace.State = observability.PublicTrace(envelope.TraceParent, envelope.TraceState)
 	return event
 }
 

@@ -1,109 +1,159 @@
 package dispatcher
 
 import (
+	"errors"
+	"fmt"
+	"runtime"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/afterwrite/afterwrite/dispatcher/core"
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
 	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/internal/observability"
 )
 
-// observer turns what lanes report into metrics and log lines. Labels come from closed enums and installed hooks.
+// observer turns what one lane reports into metrics and log lines: a line for each decision.
 type observer struct {
-	log       *zap.Logger
-	receipts  *prometheus.CounterVec
-	decisions *prometheus.CounterVec
-	records   *prometheus.CounterVec
-	replies   *prometheus.HistogramVec
-	messages  *prometheus.HistogramVec
-	lost      prometheus.Counter
-	failed    *prometheus.CounterVec
-	panics    prometheus.Counter
-	breakers  *prometheus.GaugeVec
-	backlogs  *prometheus.GaugeVec
-	overdues  *prometheus.CounterVec
-	ages      prometheus.Gauge
+	*metrics
+	log *zap.Logger
 	// broken is told when the broker refuses something.
 	broken func(effect string, err error)
+	// states are those of the lane's breakers.
+	states map[events.HookID]string
 }
 
 var _ lane.Observer = (*observer)(nil)
 
-func newObserver(log *zap.Logger, registry prometheus.Registerer, broken func(effect string, err error)) *observer {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afterwrite_" + name, Help: help}, labels)
+// closed is the state of a breaker that lets calls through, as every breaker does at first.
+const closed = "closed"
+
+// newObserver is that of one lane with the hooks.
+func newObserver(m *metrics, log *zap.Logger, broken func(effect string, err error), hooks map[events.HookID]core.Hook) *observer {
+	o := &observer{metrics: m, log: log, broken: broken, states: make(map[events.HookID]string, len(hooks))}
+	for hook := range hooks {
+		o.states[hook] = closed
+		o.breakers.WithLabelValues(hook, closed).Inc()
 	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afterwrite_" + name, Help: help}, labels)
-	}
-	seconds := func(name, help string, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "afterwrite_" + name, Help: help,
-			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
-		}, labels)
-	}
-	o := &observer{
-		log:       log,
-		broken:    broken,
-		receipts:  counter("receipts_total", "Receipts by what was decided about them.", "outcome", "reason"),
-		decisions: counter("decisions_total", "Commands about dispatches, by outcome.", "hook", "outcome"),
-		records:   counter("dispatch_records_total", "Journal records decided on.", "hook", "status", "code"),
-		replies:   seconds("provider_reply_seconds", "From a call to its end.", "hook", "kind"),
-		messages:  seconds("message_seconds", "From a delivery to its acknowledgement or hand-back.", "source", "end"),
-		lost:      prometheus.NewCounter(prometheus.CounterOpts{Name: "afterwrite_journal_lost_races_total", Help: "Journal writes that lost to another record."}),
-		failed:    counter("effects_failed_total", "Loads and writes that failed and were tried again.", "effect"),
-		panics:    prometheus.NewCounter(prometheus.CounterOpts{Name: "afterwrite_panics_total", Help: "Faults of the dispatcher itself."}),
-		breakers:  gauge("hook_suspended", "1 while the hook's breaker is open, 0.5 while it probes, in the lane that changed last.", "hook"),
-		backlogs:  gauge("hook_backlog_dispatches", "Due wake-ups of the hook, taken or not.", "hook"),
-		overdues:  counter("wakeups_overdue_total", "Wake-ups whose schedule was stuck and was published again.", "hook"),
-	}
-	o.ages = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "afterwrite_receipts_oldest_waiting_seconds", Help: "Age of the oldest receipt that is not acknowledged.",
-	})
-	registry.MustRegister(o.ages, o.receipts, o.decisions, o.records, o.replies, o.messages, o.lost, o.failed, o.panics,
-		o.breakers, o.backlogs, o.overdues)
 	return o
 }
 
 // Decided implements lane.Observer.
-func (o *observer) Decided(_ time.Time, d *lane.Delivery, _ *core.Dispatch, r *core.Result, trace lane.Trace) {
-	if r.State == nil {
-		reason := ""
-		if r.Save != nil && r.Save.Refusal != nil {
-			reason = string(r.Save.Refusal.Reason)
-		}
-		if d != nil && d.Source == lane.Receipts && r.Outcome != core.OutcomeCalling {
-			o.receipts.WithLabelValues(string(r.Outcome), reason).Inc()
-			o.log.Debug("receipt", zap.String("outcome", string(r.Outcome)), zap.String("reason", reason),
-				zap.Uint64("sequence", d.Sequence), zap.String("traceparent", trace.Parent))
-		}
+func (o *observer) Decided(now time.Time, d *lane.Delivery, planned *core.Dispatch, r *core.Result, trace lane.Trace) {
+	document := ""
+	if r.Save != nil {
+		document = documentOf(r.Save)
+		o.writes.WithLabelValues(document).Inc()
+	}
+	key, about := subject(d, planned, r)
+	if !about {
+		o.receipt(d, r, trace)
 		return
 	}
-	o.decisions.WithLabelValues(r.State.HookID, string(r.Outcome)).Inc()
-	if r.Save == nil || r.Save.Record == nil {
-		return
+	o.decisions.WithLabelValues(key.Hook, string(r.Outcome)).Inc()
+	if document == documentRecord {
+		o.record(now, d, r)
 	}
-	record := r.Save.Record
-	o.records.WithLabelValues(record.HookID, string(record.Status), string(record.Code)).Inc()
-	if ce := o.log.Check(levelOf(record), "dispatch"); ce != nil {
-		ce.Write(
-			zap.String("dispatch_id", record.DispatchID), zap.String("hook", record.HookID),
-			zap.String("outcome", string(r.Outcome)), zap.String("status", string(record.Status)),
-			zap.String("code", string(record.Code)), zap.String("reason", string(record.Reason)),
-			zap.Int("attempt", record.Attempt), zap.String("traceparent", trace.Parent),
-		)
+	o.line(key, r, trace)
+}
+
+// subject is the dispatch that was decided about; not ok if it was a receipt as a whole.
+func subject(d *lane.Delivery, planned *core.Dispatch, r *core.Result) (key core.Key, ok bool) {
+	switch {
+	case planned != nil:
+		return planned.Key, true
+	case r.State != nil:
+		return core.Key{Dispatch: r.State.DispatchID, Hook: r.State.HookID}, true
+	case d != nil && d.Source != lane.Receipts:
+		return d.Key, true
+	}
+	return core.Key{}, false
+}
+
+// The documents of a journal, as a label.
+const (
+	documentRecord   = "record"
+	documentRefusal  = "refusal"
+	documentConflict = "conflict"
+)
+
+func documentOf(save *core.Save) string {
+	switch {
+	case save.Record != nil:
+		return documentRecord
+	case save.Refusal != nil:
+		return documentRefusal
+	}
+	return documentConflict
+}
+
+// receipt counts and logs a decision about a receipt as a whole.
+func (o *observer) receipt(d *lane.Delivery, r *core.Result, trace lane.Trace) {
+	reason, level := "", zapcore.DebugLevel
+	if r.Save != nil && r.Save.Refusal != nil {
+		reason, level = string(r.Save.Refusal.Reason), zapcore.WarnLevel
+	}
+	o.receipts.WithLabelValues(string(r.Outcome), reason).Inc()
+	if line := o.log.Check(level, "receipt"); line != nil {
+		fields := []zap.Field{
+			zap.String("outcome", string(r.Outcome)), zap.String("reason", reason),
+			zap.String("trace_id", observability.TraceID(trace.Parent)),
+		}
+		if d != nil {
+			fields = append(fields, zap.Uint64("sequence", d.Sequence))
+		}
+		line.Write(fields...)
 	}
 }
 
-func levelOf(record *events.DispatchReceipt) zapcore.Level {
-	if record.Status == events.StatusFailed {
-		return zap.WarnLevel
+// record counts a record that was decided on.
+func (o *observer) record(now time.Time, d *lane.Delivery, r *core.Result) {
+	record := r.Save.Record
+	o.records.WithLabelValues(record.HookID, string(record.Status), string(record.Code)).Inc()
+	if r.Outcome == core.OutcomeDeferred {
+		o.deferred.WithLabelValues(record.HookID, string(record.Reason)).Inc()
 	}
-	return zap.InfoLevel
+	for i := range record.Intents {
+		o.intents.WithLabelValues(record.HookID, record.Intents[i].IntentKind).Inc()
+	}
+	if d != nil && d.Source == lane.Receipts && record.RecordNumber == 1 {
+		o.dispatches.WithLabelValues(record.HookID, string(record.Status)).Observe(now.Sub(d.StreamTime).Seconds())
+	}
+}
+
+// line logs a decision about a dispatch.
+func (o *observer) line(key core.Key, r *core.Result, trace lane.Trace) {
+	line := o.log.Check(levelOf(r), "dispatch")
+	if line == nil {
+		return
+	}
+	fields := []zap.Field{
+		zap.String("dispatch_id", key.Dispatch), zap.String("hook", key.Hook), zap.String("outcome", string(r.Outcome)),
+		zap.String("trace_id", observability.TraceID(trace.Parent)),
+	}
+	if record := r.State; record != nil {
+		fields = append(fields,
+			zap.String("status", string(record.Status)), zap.String("code", string(record.Code)),
+			zap.String("reason", string(record.Reason)), zap.Int("attempt", record.Attempt),
+		)
+	}
+	if r.Save != nil && r.Save.Conflict != nil {
+		fields = append(fields, zap.String("conflict", string(r.Save.Conflict.Reason)))
+	}
+	line.Write(fields...)
+}
+
+// levelOf tells what an operator wants to hear about: what failed, then what was recorded, then everything else.
+func levelOf(r *core.Result) zapcore.Level {
+	switch {
+	case r.Save == nil:
+		return zapcore.DebugLevel
+	case r.Save.Conflict != nil, r.Save.Record != nil && r.Save.Record.Status == events.StatusFailed:
+		return zapcore.WarnLevel
+	}
+	return zapcore.InfoLevel
 }
 
 // Replied implements lane.Observer.
@@ -113,18 +163,22 @@ func (o *observer) Replied(hook events.HookID, kind core.ReplyKind, took time.Du
 
 // Settled implements lane.Observer.
 func (o *observer) Settled(source lane.Source, took time.Duration, handed bool) {
-	label, end := "receipt", "acknowledged"
-	if source != lane.Receipts {
-		label = "wakeup"
-	}
+	end := "acknowledged"
 	if handed {
 		end = "handed_back"
 	}
-	o.messages.WithLabelValues(label, end).Observe(took.Seconds())
+	o.messages.WithLabelValues(sourceLabel(source), end).Observe(took.Seconds())
+}
+
+func sourceLabel(source lane.Source) string {
+	if source == lane.Receipts {
+		return "receipt"
+	}
+	return "wakeup"
 }
 
 // Lost implements lane.Observer.
-func (o *observer) Lost(core.Key) { o.lost.Inc() }
+func (o *observer) Lost(key core.Key) { o.lost.WithLabelValues(key.Hook).Inc() }
 
 // Failed implements lane.Observer.
 func (o *observer) Failed(effect string, err error) {
@@ -133,24 +187,25 @@ func (o *observer) Failed(effect string, err error) {
 	o.broken(effect, err)
 }
 
-// Panicked implements lane.Observer.
+// Panicked implements lane.Observer. What the panic says may repeat what was being handled, unless it is the
+// runtime's own, which speaks of indexes and types.
 func (o *observer) Panicked(source lane.Source, sequence uint64, value any, stack []byte) {
-	o.panics.Inc()
-	o.log.Error("panic while handling a message", zap.String("hook", source.Hook), zap.Uint64("sequence", sequence),
-		zap.Any("panic", value), zap.ByteString("stack", stack))
+	o.panics.WithLabelValues(sourceLabel(source)).Inc()
+	fields := []zap.Field{
+		zap.String("hook", source.Hook), zap.Uint64("sequence", sequence),
+		zap.String("panic", fmt.Sprintf("%T", value)), zap.ByteString("stack", stack),
+	}
+	fault := runtime.Error(nil)
+	if err, ok := value.(error); ok && errors.As(err, &fault) {
+		fields = append(fields, zap.String("fault", fault.Error()))
+	}
+	o.log.Error("panic while handling a message", fields...)
 }
 
 // Breaker implements lane.Observer.
 func (o *observer) Breaker(hook events.HookID, state string) {
-	value := map[string]float64{"open": 1, "half-open": 0.5}[state]
-	o.breakers.WithLabelValues(hook).Set(value)
-	o.log.Warn("breaker", zap.String("hook", hook), zap.String("state", state))
+	o.breakers.WithLabelValues(hook, o.states[hook]).Dec()
+	o.breakers.WithLabelValues(hook, state).Inc()
+	o.log.Warn("breaker", zap.String("hook", hook), zap.String("from", o.states[hook]), zap.String("to", state))
+	o.states[hook] = state
 }
-
-func (o *observer) backlog(hook events.HookID, waiting uint64) {
-	o.backlogs.WithLabelValues(hook).Set(float64(waiting))
-}
-
-func (o *observer) overdue(hook events.HookID) { o.overdues.WithLabelValues(hook).Inc() }
-
-func (o *observer) oldest(age time.Duration) { o.ages.Set(age.Seconds()) }

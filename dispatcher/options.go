@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/dispatcher/registry"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/internal/observability"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -41,10 +44,14 @@ type Options struct {
 	StopGrace time.Duration
 	// Listen is the address for health and metrics, empty for none.
 	Listen string
+	// Debug is served under /debug/ there, nil for nothing.
+	Debug http.Handler
 	// Logger gets one line per decision. Default: none.
 	Logger *zap.Logger
 	// Metrics is where the metrics are registered. Default: a registry of its own.
 	Metrics *prometheus.Registry
+	// Tracing is where spans go, nil for nowhere: the trace of a receipt is then passed on as it came.
+	Tracing trace.TracerProvider
 }
 
 const (
@@ -67,7 +74,7 @@ func (o Options) WithDefaults() Options {
 		o.Logger = zap.NewNop()
 	}
 	if o.Metrics == nil {
-		o.Metrics = prometheus.NewRegistry()
+		o.Metrics = observability.NewRegistry()
 	}
 	if o.Registry != nil {
 		o.Streams.RetryHorizon = o.Registry.RetryHorizon()

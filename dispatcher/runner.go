@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
@@ -23,6 +24,7 @@ const (
 type runner struct {
 	lane     *lane.Lane
 	port     *port
+	spans    *spans // nil where nothing is traced
 	nc       *nats.Conn
 	log      *zap.Logger
 	sub      *nats.Subscription
@@ -33,16 +35,23 @@ type runner struct {
 	empty time.Time
 }
 
-func newRunner(nc *nats.Conn, log *zap.Logger, prefix string, options lane.Options, observer lane.Observer) (*runner, error) {
+func newRunner(
+	nc *nats.Conn, log *zap.Logger, prefix string, options lane.Options, observer lane.Observer, tracing trace.TracerProvider,
+) (*runner, error) {
 	options = options.WithDefaults()
 	p := newPort(nc, log, prefix, options.PullExpiry)
+	effects, traced := traced(tracing, p, options.AckWait)
 	r := &runner{
-		lane:     lane.New(options, p, observer),
+		lane:     lane.New(options, effects, observer),
 		port:     p,
+		spans:    traced,
 		nc:       nc,
 		log:      log,
 		messages: make(chan *nats.Msg, inboxSize),
 		controls: make(chan func(time.Time, *lane.Lane), burst),
+	}
+	if r.spans != nil {
+		r.spans.awaits = r.lane.Awaited
 	}
 	sub, err := nc.ChanSubscribe(p.replies(), r.messages)
 	if err != nil {
@@ -71,6 +80,7 @@ func (r *runner) reconnected() {
 
 // run drives the lane until stop is closed and what is under way is done, or handed back after grace.
 func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
+	defer r.spans.close()
 	defer r.leave()
 	var abandon <-chan time.Time
 	timer := time.NewTimer(0)
@@ -79,6 +89,7 @@ func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
 		now := time.Now()
 		r.lane.Tick(now)
 		r.lane.Pull(now)
+		r.spans.sweep(now)
 		if abandon != nil && r.lane.Idle() {
 			return
 		}

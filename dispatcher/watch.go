@@ -58,10 +58,10 @@ func (d *Dispatcher) awaitTopology(ctx context.Context) error {
 			reason = err.Error()
 		}
 		if reason == "" {
-			d.health.clear(topologyDiffers)
+			d.health.Clear(topologyDiffers)
 			return nil
 		}
-		d.health.set(topologyDiffers, reason)
+		d.health.Set(topologyDiffers, reason)
 		d.log.Warn("waiting for the streams", zap.String("reason", reason))
 		select {
 		case <-ticker.C:
@@ -120,13 +120,13 @@ func (d *Dispatcher) watch(ctx context.Context) error {
 		}
 		switch {
 		case errors.Is(err, errRecreated):
-			d.health.set(journalGone, err.Error())
+			d.health.Set(journalGone, err.Error())
 			return err
 		case err != nil:
-			d.health.set(brokerUnreadable, err.Error())
+			d.health.Set(brokerUnreadable, err.Error())
 			d.log.Warn("cannot look at the broker", zap.Error(err))
 		default:
-			d.health.clear(brokerUnreadable)
+			d.health.Clear(brokerUnreadable)
 			before = now
 		}
 		d.settleFailures()
@@ -168,13 +168,16 @@ func (d *Dispatcher) inspect(ctx context.Context) (broker, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.health.hold(topologyDiffers, reason)
-	d.health.hold(streamFilling, filling(seen))
+	d.health.Hold(topologyDiffers, reason)
+	for name, info := range seen {
+		d.metrics.broker.Stream(name, info.State.Msgs, info.State.Bytes, info.Config.MaxBytes, info.Config.MaxAge)
+	}
+	d.health.Hold(streamFilling, filling(seen))
 	aging, err := d.aging(ctx, seen[streams.Receipts])
 	if err != nil {
 		return nil, err
 	}
-	d.health.hold(receiptsAging, aging)
+	d.health.Hold(receiptsAging, aging)
 	return seen, d.inspectBacklogs(ctx)
 }
 
@@ -255,22 +258,11 @@ func (d *Dispatcher) aging(ctx context.Context, receipts *jetstream.StreamInfo) 
 		return "", fmt.Errorf("look at the receipts: %w", err)
 	}
 	info := consumer.CachedInfo()
-	if info.NumPending == 0 && info.NumAckPending == 0 {
-		return "", nil
-	}
-	stream, err := d.js.Stream(ctx, streams.Receipts)
-	if err != nil {
-		return "", fmt.Errorf("look at the receipts: %w", err)
-	}
-	oldest, err := stream.GetMsg(ctx, info.AckFloor.Stream+1, jetstream.WithGetMsgSubject(streams.ReceiptFilter()))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return "", nil
-	}
+	age, err := streams.OldestWaiting(ctx, d.js, info)
 	if err != nil {
 		return "", fmt.Errorf("look at the oldest receipt: %w", err)
 	}
-	age := time.Since(oldest.Time)
-	d.observer.oldest(age)
+	d.metrics.broker.Consumer(streams.Receipts, streams.DispatcherConsumer, info.NumPending, info.NumAckPending, age)
 	if age < receipts.Config.MaxAge/agedPart {
 		return "", nil
 	}
@@ -285,7 +277,7 @@ func (d *Dispatcher) inspectBacklogs(ctx context.Context) error {
 		}
 		info := consumer.CachedInfo()
 		waiting := info.NumPending + uint64(max(info.NumAckPending, 0))
-		d.observer.backlog(hook, waiting)
+		d.metrics.backlogs.WithLabelValues(hook).Set(float64(waiting))
 		full := waiting >= uint64(max(limits.BacklogCeiling, 0))
 		for _, r := range d.runners {
 			r.tell(ctx.Done(), func(_ time.Time, l *lane.Lane) { l.SetBacklogFull(hook, full) })
@@ -296,7 +288,7 @@ func (d *Dispatcher) inspectBacklogs(ctx context.Context) error {
 
 // failed is called by lanes when the broker refuses something or does not answer.
 func (d *Dispatcher) failed(effect string, err error) {
-	d.health.set(brokerRefuses, effect+": "+err.Error())
+	d.health.Set(brokerRefuses, effect+": "+err.Error())
 	d.lastFailure.Store(time.Now().UnixNano())
 	d.look()
 }
@@ -304,7 +296,7 @@ func (d *Dispatcher) failed(effect string, err error) {
 // settleFailures takes back what lanes said once they have not said it for a while.
 func (d *Dispatcher) settleFailures() {
 	if time.Since(time.Unix(0, d.lastFailure.Load())) > 2*lookEvery {
-		d.health.clear(brokerRefuses)
+		d.health.Clear(brokerRefuses)
 	}
 }
 
@@ -337,7 +329,7 @@ func (d *Dispatcher) rescheduleOverdue(ctx context.Context) error {
 		if _, err := d.js.PublishMsg(ctx, again); err != nil {
 			return err
 		}
-		d.observer.overdue(hook)
+		d.metrics.overdue.WithLabelValues(hook).Inc()
 	}
 	return nil
 }

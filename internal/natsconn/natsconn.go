@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
@@ -30,6 +31,8 @@ type Options struct {
 	// Dialer makes every connection of the process, nil for the net package's own. A test records what it dials.
 	Dialer nats.CustomDialer
 	Logger *zap.Logger
+	// Metrics is where the connection's metrics are registered, nil for nowhere.
+	Metrics prometheus.Registerer
 	// Reconnected is called, from the client's goroutine, whenever the connection is there again.
 	Reconnected func()
 }
@@ -103,6 +106,10 @@ func Connect(o Options) (*nats.Conn, error) {
 	nc, err := nats.Connect(o.URL, options...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the broker at %s: %w", redacted(o.URL), err)
+	}
+	if err := observe(nc, o.Metrics); err != nil {
+		nc.Close()
+		return nil, err
 	}
 	return nc, nil
 }

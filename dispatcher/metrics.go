@@ -1,0 +1,131 @@
+package dispatcher
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/afterwrite/afterwrite/dispatcher/lane"
+	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/internal/observability"
+)
+
+// component is the dispatcher's name among the components of a deployment.
+const component = "dispatcher"
+
+// metrics are the dispatcher's. Every label is a closed enum, or the name of something that is installed.
+type metrics struct {
+	receipts  *prometheus.CounterVec
+	decisions *prometheus.CounterVec
+	records   *prometheus.CounterVec
+	deferred  *prometheus.CounterVec
+	intents   *prometheus.CounterVec
+	writes    *prometheus.CounterVec
+	lost      *prometheus.CounterVec
+	failed    *prometheus.CounterVec
+	panics    *prometheus.CounterVec
+	overdue   *prometheus.CounterVec
+
+	dispatches *prometheus.HistogramVec
+	replies    *prometheus.HistogramVec
+	messages   *prometheus.HistogramVec
+
+	breakers *prometheus.GaugeVec
+	backlogs *prometheus.GaugeVec
+
+	broker *observability.Broker
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	f := &observability.Factory{Registry: registry}
+	shared := &observability.Factory{Registry: observability.For(component, registry)}
+	m := &metrics{
+		receipts:  f.Counter("receipts_total", "Receipts, by what was decided about them.", "outcome", "reason"),
+		decisions: f.Counter("decisions_total", "Decisions about dispatches, by outcome.", "hook", "outcome"),
+		records:   f.Counter("dispatch_records_total", "Records decided on, which the journal is to hold.", "hook", "status", "code"),
+		deferred:  f.Counter("dispatches_deferred_total", "Dispatches put off because their hook had no free place or was suspended.", "hook", "reason"),
+		intents:   f.Counter("intents_total", "Intents accepted into a record.", "hook", "intent_kind"),
+		writes:    f.Counter("journal_writes_total", "Documents decided on and sent to the journal, whether the write then won or lost.", "document"),
+		lost:      f.Counter("journal_lost_races_total", "Writes of records that lost to another record, and were decided again.", "hook"),
+		failed:    f.Counter("effects_failed_total", "Loads and writes that the broker refused or did not answer, and that were tried again.", "effect"),
+		panics:    f.Counter("panics_total", "Faults of the dispatcher itself while handling a message.", "source"),
+		overdue:   f.Counter("wakeups_overdue_total", "Wake-ups whose schedule was stuck and was published again.", "hook"),
+
+		dispatches: f.Seconds("dispatch_seconds", "From a receipt's arrival in its stream to the decision on a dispatch of it, for its first record.", "hook", "status"),
+		replies:    f.Seconds("provider_reply_seconds", "From a call of a provider to its end.", "hook", "kind"),
+		messages:   f.Seconds("message_seconds", "From a delivery to its acknowledgement or hand-back.", "source", "end"),
+
+		breakers: f.Gauge("breaker_lanes", "Lanes whose breaker of the hook is in the state.", "hook", "state"),
+		backlogs: f.Gauge("hook_backlog_dispatches", "Due wake-ups of the hook, taken or not.", "hook"),
+
+		broker: observability.NewBroker(shared),
+	}
+	return m, cmp.Or(f.Err, shared.Err)
+}
+
+// inFlight asks the lanes, when it is scraped, what they have under way.
+type inFlight struct {
+	d                    *Dispatcher
+	receipts, dispatches *prometheus.Desc
+}
+
+func newInFlight(d *Dispatcher) *inFlight {
+	return &inFlight{
+		d:          d,
+		receipts:   prometheus.NewDesc("afterwrite_receipts_in_flight", "Receipts under way.", nil, nil),
+		dispatches: prometheus.NewDesc("afterwrite_dispatches_in_flight", "Places of the hook that are taken by attempts under way.", []string{"hook"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *inFlight) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- c.receipts
+	descriptions <- c.dispatches
+}
+
+// scrapeWait is how long a scrape waits for a lane. A lane that has ended, or does not come to answer, leaves the
+// scrape without these metrics.
+const scrapeWait = time.Second
+
+// Collect implements prometheus.Collector.
+func (c *inFlight) Collect(out chan<- prometheus.Metric) {
+	c.d.mu.Lock()
+	runners := c.d.runners[:len(c.d.runners):len(c.d.runners)]
+	c.d.mu.Unlock()
+	type load struct {
+		receipts int
+		places   map[events.HookID]int
+	}
+	loads := make(chan load, len(runners))
+	late := time.After(scrapeWait)
+	for _, r := range runners {
+		select {
+		case r.controls <- func(_ time.Time, l *lane.Lane) {
+			receipts, places := l.Load()
+			loads <- load{receipts, places}
+		}:
+		case <-late:
+			return
+		}
+	}
+	receipts, places := 0, make(map[events.HookID]int, len(c.d.installed.Hooks))
+	for hook := range c.d.installed.Hooks {
+		places[hook] = 0
+	}
+	for range runners {
+		select {
+		case l := <-loads:
+			receipts += l.receipts
+			for hook, taken := range l.places {
+				places[hook] += taken
+			}
+		case <-late:
+			return
+		}
+	}
+	out <- prometheus.MustNewConstMetric(c.receipts, prometheus.GaugeValue, float64(receipts))
+	for hook, taken := range places {
+		out <- prometheus.MustNewConstMetric(c.dispatches, prometheus.GaugeValue, float64(taken), hook)
+	}
+}
