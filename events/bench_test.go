@@ -103,10 +103,7 @@ func (c *chain) run() error {
 	identity := receipt.Identity()
 	input := inputOf(c.registration, c.digest, identity, receipt)
 	input.CheckBoundary()
-	inputBytes, err := events.Encode(input)
-	if err != nil {
-		return err
-	}
+	inputBytes := events.Canonical(input)
 	result, err := events.Decode[events.HookResult](c.resultBytes)
 	if err != nil {
 		return err
@@ -118,19 +115,13 @@ func (c *chain) run() error {
 		if err := c.schema.Check(intent.Payload); err != nil {
 			return err
 		}
-		if _, err := events.Encode(intent); err != nil {
-			return err
-		}
+		events.Canonical(intent)
 		events.NewEnvelope(intent.IntentID, "afterwrite/dispatcher", events.IntentSchema, "2026-06-23T17:16:01.5Z").Header()
 	}
-	resultBytes, err := events.Encode(result)
-	if err != nil {
-		return err
-	}
-	record := c.recordOf(receipt, identity, result, events.DigestOf(inputBytes), events.DigestOf(resultBytes))
+	record := c.recordOf(receipt, identity, result, events.DigestOf(inputBytes), events.DocumentDigest(result))
 	envelopeOf(record).Header()
-	_, err = events.Encode(record)
-	return err
+	events.Canonical(record)
+	return nil
 }
 
 func BenchmarkDispatch(b *testing.B) {
@@ -167,18 +158,26 @@ func benchDecode[T any](b *testing.B, data []byte, decode func([]byte) (*T, erro
 
 func BenchmarkEncode(b *testing.B) {
 	c := newChain(b)
-	b.Run("input", func(b *testing.B) { benchEncode(b, c.input, events.Encode) })
-	b.Run("result", func(b *testing.B) { benchEncode(b, c.result, events.Encode) })
-	b.Run("record", func(b *testing.B) { benchEncode(b, c.record, events.Encode) })
+	b.Run("input", func(b *testing.B) { benchEncode(b, c.input, events.Encode, events.Canonical) })
+	b.Run("result", func(b *testing.B) { benchEncode(b, c.result, events.Encode, events.Canonical) })
+	b.Run("record", func(b *testing.B) { benchEncode(b, c.record, events.Encode, events.Canonical) })
 }
 
-func benchEncode[T any](b *testing.B, doc *T, encode func(*T) ([]byte, error)) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := encode(doc); err != nil {
-			b.Fatal(err)
+func benchEncode[T any](b *testing.B, doc *T, encode func(*T) ([]byte, error), canonical func(*T) []byte) {
+	b.Run("checked", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := encode(doc); err != nil {
+				b.Fatal(err)
+			}
 		}
-	}
+	})
+	b.Run("trusted", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			canonical(doc)
+		}
+	})
 }
 
 func BenchmarkDigest(b *testing.B) {

@@ -1,9 +1,8 @@
 package events
 
 import (
-	"fmt"
+	"bytes"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -14,31 +13,26 @@ type document[T any] interface {
 	validate(at path) *DecodeError
 }
 
-// Encode writes a document in its canonical form (RFC 8785).
+// Encode writes a document in its canonical form (RFC 8785), its payloads too, whatever form they have.
 //
-// It fails only on a string that is not UTF-8 or a payload that is not JSON, which no decoded document holds.
+// It fails only on a string that is not UTF-8 or a payload that is not JSON within the contract's limits, which no
+// decoded document holds.
 func Encode[T any, D document[T]](doc D) ([]byte, error) {
-	return encode(doc)
+	w := newWriter()
+	defer w.release()
+	if err := write(w, (*T)(doc)); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(w.out), nil
 }
 
-// Canonical is what [Encode] writes, for a document that was decoded or made of decoded parts and so cannot fail. It
-// panics on any other that does.
-func Canonical[T any, D document[T]](doc D) []byte { return mustEncode(doc) }
-
-func encode(v any) ([]byte, error) {
-	out, err := json.Marshal(v, json.Deterministic(true))
-	if err != nil {
-		return nil, fmt.Errorf("events: encode %T: %w", v, err)
-	}
-	return out, nil
-}
-
-func mustEncode(v any) []byte {
-	out, err := encode(v)
-	if err != nil {
-		panic(err)
-	}
-	return out
+// Canonical is what [Encode] writes, for a document that was decoded or made of decoded parts and so cannot fail: it
+// writes payloads as they stand. It panics on a string that is not UTF-8.
+func Canonical[T any, D document[T]](doc D) []byte {
+	w := newWriter()
+	defer w.release()
+	mustWrite(w, (*T)(doc))
+	return bytes.Clone(w.out)
 }
 
 // Decode reads a document strictly: its members exactly, no other and none twice, valid UTF-8, at most 32 levels

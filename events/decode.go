@@ -24,7 +24,6 @@ func decodeInto[T any](data []byte, v *T) error {
 	r := readers.Get().(*reader)
 	defer r.release()
 	r.reset(data)
-	r.text = string(data)
 	if err := r.value(shapeOf(reflect.TypeFor[T]()), reflect.ValueOf(v).Elem(), 0); err != nil {
 		return err
 	}
@@ -39,7 +38,7 @@ type reader struct {
 	dec  jsontext.Decoder
 	buf  bytes.Buffer
 	data []byte
-	// text is the document. Strings without escapes are parts of it, so that all of them cost one allocation.
+	// text is the data, once it is needed. Strings without escapes are parts of it, so that all of them cost one allocation.
 	text string
 }
 
@@ -211,6 +210,9 @@ func (r *reader) last(raw jsontext.Value) []byte {
 // unquote gives the string that raw, the value just read, stands for.
 func (r *reader) unquote(raw jsontext.Value) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
+		if r.text == "" {
+			r.text = string(r.data)
+		}
 		end := int(r.dec.InputOffset()) - 1
 		return r.text[end-len(raw)+2 : end], nil
 	}

@@ -40,9 +40,9 @@
 // # Canonical form
 //
 // [Encode] writes RFC 8785. The fields of every document stand in the order of their members' names, so nothing is
-// sorted at run time; payloads are brought into canonical form when they are decoded. Whoever builds a document
-// from parts that were not decoded gives its payload in canonical form. Digests and ids are SHA-256 over these
-// bytes.
+// sorted at run time; payloads are brought into canonical form when they are decoded. [Canonical] writes payloads as
+// they stand, for documents made of decoded parts, and ids are computed from them as they stand too: whoever makes one
+// from a payload that was not decoded gives it in canonical form. Digests and ids are SHA-256 over these bytes.
 //
 // # Schemas and fixtures
 //

@@ -1,5 +1,11 @@
 package events
 
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+)
+
 // What a capability needs to keep its own documents (payloads, policies, decisions) under the rules of the contract.
 
 // DecodeValue reads a document of a capability as strictly as [Decode], shaped by the fields of T: its members
@@ -15,9 +21,9 @@ func DecodeValue[T any](data []byte) (*T, error) {
 
 // EncodeValue writes any value in canonical form (RFC 8785), under the contract's limits on depth and numbers.
 func EncodeValue(v any) ([]byte, error) {
-	out, err := encode(v)
+	out, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("events: encode %T: %w", v, err)
 	}
 	return Canonicalize(out)
 }

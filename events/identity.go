@@ -1,12 +1,9 @@
 package events
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"sync"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -18,65 +15,75 @@ const (
 )
 
 // SHA256 is the lowercase hex SHA-256 of data, 64 digits.
-func SHA256(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
+func SHA256(data []byte) string { return prefixed("", data) }
 
 // DigestOf is the digest of a document given in its canonical form, as [Encode] writes it.
-func DigestOf(canonical []byte) Digest { return digestWith(digestPrefix, canonical) }
+func DigestOf(canonical []byte) Digest { return prefixed(digestPrefix, canonical) }
 
-func digestWith(prefix string, canonical []byte) string {
+// DocumentDigest is the digest of a document that was decoded or made of decoded parts.
+func DocumentDigest[T any, D document[T]](doc D) Digest { return digestOf(digestPrefix, (*T)(doc)) }
+
+// digestOf is the id over the canonical form of v, which stands in canonical order.
+func digestOf[T any](prefix string, v *T) string {
+	w := newWriter()
+	defer w.release()
+	mustWrite(w, v)
+	return prefixed(prefix, w.out)
+}
+
+func prefixed(prefix string, canonical []byte) string {
 	sum := sha256.Sum256(canonical)
 	var out [len(receiptPrefix) + hexDigest]byte
 	n := copy(out[:], prefix)
 	return string(out[:n+hex.Encode(out[n:], sum[:])])
 }
 
-// identityOf is the id over the canonical form of fields, a struct that stands in canonical order.
-func identityOf(prefix string, fields any) string {
-	buf := canonicalBuffers.Get().(*bytes.Buffer)
-	defer canonicalBuffers.Put(buf)
-	buf.Reset()
-	if err := json.MarshalWrite(buf, fields, json.Deterministic(true)); err != nil {
-		panic(err) // strings that are not UTF-8 or a payload that is not JSON: no decoded document holds them
-	}
-	return digestWith(prefix, buf.Bytes())
+// identified is a member of what an identity is over: a string, or a payload in canonical form.
+type identified struct {
+	name, text string
+	payload    jsontext.Value
 }
 
-var canonicalBuffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// identityOf is the id over an object of these members, given in canonical order.
+func identityOf(prefix string, members ...identified) string {
+	w := newWriter()
+	defer w.release()
+	open := byte('{')
+	for i := range members {
+		m := &members[i]
+		w.out = append(w.out, open, '"')
+		w.out = append(w.out, m.name...)
+		w.out = append(w.out, '"', ':')
+		open = ','
+		if m.payload != nil {
+			w.out = append(w.out, m.payload...)
+		} else if err := w.text(m.text); err != nil {
+			panic(err) // not UTF-8: no decoded document holds such a string
+		}
+	}
+	w.out = append(w.out, '}')
+	return prefixed(prefix, w.out)
+}
 
 // Identity is the receipt's identity: what makes two receipts the same writeback. It covers neither the clock
 // nor the projection, so the same writeback told differently is a conflict and not a second piece of work.
 func (r *Receipt) Identity() ReceiptIdentity {
-	return identityOf(receiptPrefix, receiptIdentity{
-		AgentID:        r.Plan.AgentID,
-		EffectID:       r.Receipt.EffectID,
-		EventKind:      r.EventKind,
-		GoalID:         r.Plan.GoalID,
-		ReceiptID:      r.Receipt.ReceiptID,
-		StateRevision:  r.Receipt.StateRevision,
-		StepKind:       r.Receipt.StepKind,
-		TodoID:         r.Plan.TodoID,
-		TurnInstanceID: r.Plan.TurnInstanceID,
-	})
-}
-
-type receiptIdentity struct {
-	AgentID        string    `json:"agent_id"`
-	EffectID       string    `json:"effect_id"`
-	EventKind      EventKind `json:"event_kind"`
-	GoalID         string    `json:"goal_id"`
-	ReceiptID      string    `json:"receipt_id"`
-	StateRevision  string    `json:"state_revision"`
-	StepKind       string    `json:"step_kind"`
-	TodoID         string    `json:"todo_id"`
-	TurnInstanceID string    `json:"turn_instance_id"`
+	return identityOf(receiptPrefix,
+		identified{name: "agent_id", text: r.Plan.AgentID},
+		identified{name: "effect_id", text: r.Receipt.EffectID},
+		identified{name: "event_kind", text: string(r.EventKind)},
+		identified{name: "goal_id", text: r.Plan.GoalID},
+		identified{name: "receipt_id", text: r.Receipt.ReceiptID},
+		identified{name: "state_revision", text: r.Receipt.StateRevision},
+		identified{name: "step_kind", text: r.Receipt.StepKind},
+		identified{name: "todo_id", text: r.Plan.TodoID},
+		identified{name: "turn_instance_id", text: r.Plan.TurnInstanceID},
+	)
 }
 
 // Digest is the registration's digest. The budget is left out: tuning it changes no dispatch's identity.
 func (r *Registration) Digest() Digest {
-	return identityOf(digestPrefix, registrationIdentity{
+	return digestOf(digestPrefix, &registrationIdentity{
 		CapabilityID:       r.CapabilityID,
 		EventKinds:         r.EventKinds,
 		FailurePolicy:      r.FailurePolicy,
@@ -101,43 +108,27 @@ type registrationIdentity struct {
 
 // DispatchIdentity is the id of the dispatch of one hook for one receipt.
 func DispatchIdentity(receipt ReceiptIdentity, hook HookID, capability CapabilityID, registration Digest, kind EventKind) DispatchID {
-	return identityOf(dispatchPrefix, dispatchIdentity{
-		CapabilityID:       capability,
-		EventKind:          kind,
-		HookID:             hook,
-		Receipt:            receipt,
-		RegistrationDigest: registration,
-		RegistrationSchema: RegistrationSchema,
-	})
-}
-
-type dispatchIdentity struct {
-	CapabilityID       CapabilityID    `json:"capability_id"`
-	EventKind          EventKind       `json:"event_kind"`
-	HookID             HookID          `json:"hook_id"`
-	Receipt            ReceiptIdentity `json:"receipt"`
-	RegistrationDigest Digest          `json:"registration_digest"`
-	RegistrationSchema string          `json:"registration_schema"`
+	return identityOf(dispatchPrefix,
+		identified{name: "capability_id", text: capability},
+		identified{name: "event_kind", text: string(kind)},
+		identified{name: "hook_id", text: hook},
+		identified{name: "receipt", text: receipt},
+		identified{name: "registration_digest", text: registration},
+		identified{name: "registration_schema", text: RegistrationSchema},
+	)
 }
 
 // IntentIdentity is the id of an intent. payload must be in canonical form, as [Decode] leaves it.
 func IntentIdentity(dispatch DispatchID, kind IntentKind, policyVersion string, payload jsontext.Value) IntentID {
-	return identityOf(intentPrefix, intentIdentity{
-		DispatchID:    dispatch,
-		IntentKind:    kind,
-		Payload:       payload,
-		PolicyVersion: policyVersion,
-	})
+	return identityOf(intentPrefix,
+		identified{name: "dispatch_id", text: dispatch},
+		identified{name: "intent_kind", text: kind},
+		identified{name: "payload", payload: payload},
+		identified{name: "policy_version", text: policyVersion},
+	)
 }
 
 // Identity is the id the intent must have.
 func (i *Intent) Identity() IntentID {
 	return IntentIdentity(i.SourceDispatchID, i.IntentKind, i.PolicyVersion, i.Payload)
-}
-
-type intentIdentity struct {
-	DispatchID    DispatchID     `json:"dispatch_id"`
-	IntentKind    IntentKind     `json:"intent_kind"`
-	Payload       jsontext.Value `json:"payload"`
-	PolicyVersion string         `json:"policy_version"`
 }

@@ -86,7 +86,12 @@ func (s *payloadShape) value(r *reader) bool {
 		return s.scalars == nil && s.object(r)
 	case jsontext.KindBeginArray:
 		return s.scalars == nil && s.array(r)
+	default:
+		return s.scalar(r, kind)
 	}
+}
+
+func (s *payloadShape) scalar(r *reader, kind jsontext.Kind) bool {
 	raw, err := r.dec.ReadValue()
 	if err != nil || s.scalars != nil && !slices.ContainsFunc(s.scalars, func(v string) bool { return v == string(raw) }) {
 		return false
@@ -97,8 +102,9 @@ func (s *payloadShape) value(r *reader) bool {
 	case jsontext.KindNumber:
 		n, plain := plainInteger(raw)
 		return plain && s.minimum <= n && n <= s.maximum
+	default:
+		return true
 	}
-	return true
 }
 
 // object walks the members that come and those that the schema names side by side, for both are in order. A member

@@ -72,7 +72,7 @@ type Boundary struct {
 }
 
 // MessageID is the id a receipt is published under: the SHA-256 of its canonical form, in hex.
-func (r *Receipt) MessageID() string { return SHA256(mustEncode(r)) }
+func (r *Receipt) MessageID() string { return digestOf("", r) }
 
 func (r *Receipt) validate(at path) *DecodeError {
 	if err := wantSchema(at, r.SchemaVersion, ReceiptSchema); err != nil {

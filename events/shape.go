@@ -26,7 +26,9 @@ type shape struct {
 }
 
 type member struct {
-	name  string
+	name string
+	// label is what stands before the member's value: its name, and the brace or the comma before that.
+	label string
 	shape *shape
 	field int
 }
@@ -97,7 +99,11 @@ func compileObject(t reflect.Type) *shape {
 			panic(fmt.Sprintf("events: a document cannot hold a Go %v", t))
 		}
 		s.index[name] = len(s.members)
-		s.members = append(s.members, member{name: name, shape: compileShape(t.Field(i).Type), field: i})
+		label := `,"` + name + `":`
+		if i == 0 {
+			label = `{"` + name + `":`
+		}
+		s.members = append(s.members, member{name: name, label: label, shape: compileShape(t.Field(i).Type), field: i})
 	}
 	return s
 }
