@@ -16,7 +16,7 @@ import (
 )
 
 type executionList struct {
-	Status   []events.ExecutionStatus `enum:"${executionStatuses}" help:"Only these: ${executionStatuses}."`
+	Status   []events.ExecutionStatus `enum:"${executionStatuses}" help:"Only these: ${executionStatusNames}."`
 	Executor events.ExecutorID        `help:"Only what this executor did."`
 	Kind     events.IntentKind        `help:"Only about intents of this kind."`
 	Window   window                   `embed:""`

@@ -111,7 +111,11 @@ func newParser(ctx context.Context, std stdio, exit func(int)) (*kong.Kong, erro
 			"and 2 if a command could not do its work."),
 		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
 		flags.StreamsVars(),
-		kong.Vars{"version": version.String(), "executionStatuses": joined(events.ExecutionStatuses(), ",")},
+		kong.Vars{
+			"version":              version.String(),
+			"executionStatuses":    joined(events.ExecutionStatuses(), ","),
+			"executionStatusNames": joined(events.ExecutionStatuses(), ", "),
+		},
 		kong.Writers(std.out, std.err),
 		kong.Exit(exit),
 		kong.BindTo(ctx, (*context.Context)(nil)),
