@@ -125,6 +125,7 @@ const (
 	codeInsufficientResources jetstream.ErrorCode = 10023
 	codeStorageExceeded       jetstream.ErrorCode = 10047
 	codeStoreFailed           jetstream.ErrorCode = 10077
+	codeDuplicateInProcess    jetstream.ErrorCode = 10158
 )
 
 // classify gives the sentinel of an error that may pass, and nil for one that repeating does not help.
@@ -139,7 +140,9 @@ func classify(err error) error {
 			// The code is of any failure to store; only the text tells that a limit was reached.
 			api.ErrorCode == codeStoreFailed && strings.HasPrefix(api.Description, "maximum "):
 			return ErrStreamFull
-		case api.Code >= 500:
+		case api.Code >= 500,
+			// An earlier attempt is not stored yet, and comes to nothing if its leader goes.
+			api.ErrorCode == codeDuplicateInProcess:
 			return ErrUnconfirmed
 		}
 		return nil

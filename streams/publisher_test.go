@@ -150,9 +150,10 @@ func TestAReceiptThatEveryDispatcherWouldRefuseIsNotSent(t *testing.T) {
 	}
 }
 
-// lossy loses the broker's first answers.
+// lossy loses the broker's first answers, and says instead what a broker may say.
 type lossy struct {
 	jetstream.Publisher
+	says   error
 	losses int
 	sent   []string
 }
@@ -162,7 +163,7 @@ func (l *lossy) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...jetstream
 	ack, err := l.Publisher.PublishMsg(ctx, msg, opts...)
 	if l.losses > 0 {
 		l.losses--
-		return nil, nats.ErrTimeout
+		return nil, l.says
 	}
 	return ack, err
 }
@@ -170,16 +171,23 @@ func (l *lossy) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...jetstream
 func TestALostAnswerStoresNothingTwice(t *testing.T) {
 	ctx, js := broker(t)
 	apply(ctx, t, js, installed)
-	l := &lossy{Publisher: js, losses: 2}
-	got, err := streams.NewPublisher(l, eager).Publish(ctx, receipt())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (streams.Published{MessageID: messageID, Sequence: 1, Duplicate: true}); got != want {
-		t.Errorf("Publish() = %+v, want %+v", got, want)
-	}
-	if diff := cmp.Diff([]string{messageID, messageID, messageID}, l.sent); diff != "" {
-		t.Errorf("message ids sent (-want +got):\n%s", diff)
+	l := &lossy{Publisher: js}
+	for name, says := range map[string]error{
+		"nothing": nats.ErrTimeout,
+		// Replicas say so while an earlier attempt is on its way to them.
+		"duplicate message id is in process": &jetstream.APIError{Code: 409, ErrorCode: 10158},
+	} {
+		l.says, l.losses, l.sent = says, 2, nil
+		got, err := streams.NewPublisher(l, eager).Publish(ctx, receipt())
+		if err != nil {
+			t.Fatalf("the broker says %s: %v", name, err)
+		}
+		if want := (streams.Published{MessageID: messageID, Sequence: 1, Duplicate: true}); got != want {
+			t.Errorf("the broker says %s: Publish() = %+v, want %+v", name, got, want)
+		}
+		if diff := cmp.Diff([]string{messageID, messageID, messageID}, l.sent); diff != "" {
+			t.Errorf("the broker says %s: message ids sent (-want +got):\n%s", name, diff)
+		}
 	}
 
 	ending, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
