@@ -8,9 +8,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/internal/observability"
 )
 
 // endpoint is one hook or service at its subject.
@@ -21,10 +24,15 @@ type endpoint struct {
 	serve   func(*call) error
 	queue   chan *call
 	counts  counts
+	waiting prometheus.Gauge
+	atWork  prometheus.Gauge
 }
 
 func (p *Provider) endpoint(name, subject string, serve func(*call) error) *endpoint {
-	return &endpoint{Provider: p, name: name, subject: subject, serve: serve, queue: make(chan *call, p.opts.queue)}
+	return &endpoint{
+		Provider: p, name: name, subject: subject, serve: serve, queue: make(chan *call, p.opts.queue),
+		waiting: p.metrics.waiting.WithLabelValues(name), atWork: p.metrics.running.WithLabelValues(name),
+	}
 }
 
 // call is one request on its way to one answer.
@@ -36,6 +44,7 @@ type call struct {
 	arrived  time.Time
 	trace    events.Envelope
 	answered atomic.Bool
+	span     trace.Span // nil where calls are not traced
 }
 
 // take is called by the subscription, in order of arrival. It never waits: a subscription that did would leave calls
@@ -45,9 +54,11 @@ func (e *endpoint) take(r micro.Request) {
 		return // nobody waits for an answer, and an answer is all there is
 	}
 	c := &call{endpoint: e, header: events.Header(r.Headers()), data: r.Data(), reply: r.Reply(), arrived: time.Now()}
+	e.waiting.Inc()
 	select {
 	case e.queue <- c:
 	default:
+		e.waiting.Dec()
 		c.fail(errOverloaded)
 	}
 }
@@ -78,6 +89,9 @@ func (e *endpoint) finish() {
 }
 
 func (c *call) run() {
+	c.waiting.Dec()
+	c.atWork.Inc()
+	defer c.atWork.Dec()
 	if err := c.serve(c); err != nil {
 		c.fail(err)
 	}
@@ -93,11 +107,15 @@ func (c *call) open(schemaVersion string) ([]byte, error) {
 		return nil, refuse("cloudevent.type", "must be that of a "+schemaVersion)
 	}
 	c.trace = envelope
+	c.begin()
 	return data, nil
 }
 
+// waited is how long the caller has been waiting.
+func (c *call) waited() time.Duration { return time.Since(c.arrived) }
+
 // late reports whether the caller has given up waiting.
-func (c *call) late(timeout time.Duration) bool { return time.Since(c.arrived) >= timeout }
+func (c *call) late(timeout time.Duration) bool { return c.waited() >= timeout }
 
 // serve answers a hook call.
 func (h *hook) serve(c *call) error {
@@ -166,7 +184,7 @@ func (s *service) serve(c *call) error {
 	if c.late(timeout) {
 		return errTimedOut
 	}
-	ctx, cancel := context.WithDeadlineCause(c.running, c.arrived.Add(timeout), errTimedOut)
+	ctx, cancel := context.WithDeadlineCause(c.within(), c.arrived.Add(timeout), errTimedOut)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })()
 
@@ -198,6 +216,7 @@ func (c *call) answer(id, schemaVersion string, document []byte) error {
 	if c.answered.CompareAndSwap(false, true) {
 		c.counts.answered.Add(1)
 		c.send(msg)
+		c.over(outcomeAnswered)
 	}
 	return nil
 }
@@ -214,7 +233,11 @@ func (c *call) fail(err error) {
 		micro.ErrorHeader:     {text},
 		micro.ErrorCodeHeader: {string(code)},
 	}})
-	fields := []zap.Field{zap.String("endpoint", c.name), zap.String("code", string(code)), zap.String("reason", text)}
+	c.over(outcomeOf(code))
+	fields := []zap.Field{
+		zap.String("endpoint", c.name), zap.String("code", string(code)), zap.String("reason", text),
+		zap.String("trace_id", observability.TraceID(c.trace.TraceParent)),
+	}
 	if code == ErrorFailed {
 		c.opts.log.Error("call failed", append(fields, logFields(err)...)...)
 	} else {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/events"
@@ -32,6 +34,8 @@ type options struct {
 	queue        int
 	drainTimeout time.Duration
 	log          *zap.Logger
+	registry     prometheus.Registerer
+	tracer       trace.Tracer // nil where nothing is traced
 }
 
 // Options is several options as one.
@@ -73,6 +77,20 @@ func WithDrainTimeout(d time.Duration) Option { return func(o *options) { o.drai
 // WithLogger is where the provider logs. The default logs nothing.
 func WithLogger(log *zap.Logger) Option { return func(o *options) { o.log = log } }
 
+// WithMetrics is where the provider's metrics are registered. The default is nowhere.
+func WithMetrics(registry prometheus.Registerer) Option {
+	return func(o *options) { o.registry = registry }
+}
+
+// WithTracing is where spans of calls go. The default is nowhere; the caller's trace is then passed on as it came.
+func WithTracing(provider trace.TracerProvider) Option {
+	return func(o *options) {
+		if provider != nil {
+			o.tracer = provider.Tracer(tracerName)
+		}
+	}
+}
+
 func newOptions(capability events.CapabilityID, opts []Option) (*options, error) {
 	o := &options{
 		capability:   capability,
@@ -81,6 +99,7 @@ func newOptions(capability events.CapabilityID, opts []Option) (*options, error)
 		queue:        DefaultQueue,
 		drainTimeout: DefaultDrainTimeout,
 		log:          zap.NewNop(),
+		registry:     prometheus.NewRegistry(),
 	}
 	Options(opts...)(o)
 	return o, o.validate()
@@ -146,6 +165,9 @@ func (o *options) validate() error {
 	}
 	if o.log == nil {
 		problem("the logger must not be nil")
+	}
+	if o.registry == nil {
+		problem("the registry of metrics must not be nil")
 	}
 	if len(problems) > 0 {
 		return fmt.Errorf("providers: %w", errors.Join(problems...))

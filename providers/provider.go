@@ -43,8 +43,9 @@ func Serve(ctx context.Context, nc *nats.Conn, capability events.CapabilityID, o
 
 // Provider is a capability being served.
 type Provider struct {
-	opts *options
-	nc   *nats.Conn
+	opts    *options
+	nc      *nats.Conn
+	metrics *metrics
 	// source names the component in the envelopes of its answers.
 	source  string
 	micro   micro.Service
@@ -63,6 +64,9 @@ func Start(nc *nats.Conn, capability events.CapabilityID, opts ...Option) (*Prov
 		return nil, err
 	}
 	p := &Provider{opts: o, nc: nc, source: "afterwrite/provider/" + capability, draining: make(chan struct{})}
+	if p.metrics, err = newMetrics(o.registry); err != nil {
+		return nil, fmt.Errorf("providers: register the metrics: %w", err)
+	}
 	p.running, p.abort = context.WithCancelCause(context.Background())
 
 	endpoints := make([]*endpoint, 0, len(o.hooks)+len(o.services))

@@ -154,6 +154,7 @@ func pure(t *testing.T, url string, p Provider) {
 	stop[0]()
 	ask("by the second replica")
 	c, _ = p.start(t, url, 1)
+	c.discover(p.Hook.Registration, 2) // the one that goes, and the one that came
 	stop[1]()
 	ask("by a replica started later")
 }
