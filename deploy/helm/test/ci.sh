@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# What a change of the chart, its alerts and its dashboard must pass.
+set -euo pipefail
+cd "$(dirname "$0")"
+go vet ./...
+go test ./...
