@@ -40,6 +40,8 @@ type Dispatcher struct {
 	js   jetstream.JetStream
 	kick chan struct{} // asks the watch to look now
 
+	began time.Time // when the journal was created, the one that this process began with
+
 	lastFailure atomic.Int64 // when a lane last failed to load or write, in ns since 1970
 
 	mu      sync.Mutex // the client's goroutine tells of reconnections at any time
@@ -131,6 +133,11 @@ func (d *Dispatcher) dispatch(ctx context.Context) error {
 	if err := d.awaitTopology(ctx); err != nil {
 		return err
 	}
+	journal, err := d.js.Stream(ctx, streams.Journal)
+	if err != nil {
+		return fmt.Errorf("look at the journal: %w", err)
+	}
+	d.began = journal.CachedInfo().Created
 	retired, err := streams.LeftoverHooks(ctx, d.js, d.topology)
 	if err != nil {
 		return err

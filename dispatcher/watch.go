@@ -190,14 +190,14 @@ func (d *Dispatcher) compare(ctx context.Context, before, now broker) error {
 		}
 		return b[name].Created
 	}
-	if now[streams.Journal] == nil || before != nil && !created(now, streams.Journal).Equal(created(before, streams.Journal)) {
+	if !created(now, streams.Journal).Equal(d.began) {
 		return errRecreated
 	}
 	for _, name := range []string{streams.Retries, streams.Intents} {
 		is, was := created(now, name), created(before, name)
 		// At the start there is nothing to compare with, but one that is younger than what the journal holds is new.
 		journal := now[streams.Journal]
-		young := before == nil && journal != nil && journal.State.Msgs > 0 && is.After(journal.State.FirstTime)
+		young := before == nil && journal.State.Msgs > 0 && is.After(journal.State.FirstTime)
 		if now[name] != nil && (young || before != nil && !is.Equal(was)) {
 			d.log.Warn("a stream was created anew; making again what it held", zap.String("stream", name))
 			return d.rebuild(ctx)
