@@ -69,6 +69,7 @@ func TestItStopsInOrderWhenItIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	logged, log := io.Pipe()
 	code := make(chan int, 1)
 	go func() {

@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
-	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/internal/flags"
 	"github.com/afterwrite/afterwrite/internal/natsembed"
 	"github.com/afterwrite/afterwrite/internal/stack"
@@ -260,7 +259,7 @@ func TestReceiptsFedAgainAfterTheDuplicateWindowComeToTheSame(t *testing.T) {
 					t.Fatal(err)
 				}
 				sequence = max(sequence, p.Sequence)
-				return p.Outcome == stored || !anew
+				return p.Outcome == sent || !anew
 			})
 		}
 		if err := settled(t.Context(), js, sequence); err != nil {
@@ -325,7 +324,7 @@ func TestARedriveThatNobodyAnswersSaysSo(t *testing.T) {
 	defer nc.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	asked := redriven{DispatchID: events.DispatchID("pwh_sha256_" + strings.Repeat("0", 64)), HookID: "a.b"}
+	asked := redriven{DispatchID: "pwh_sha256_" + strings.Repeat("0", 64), HookID: "a.b"}
 	if err := asked.ask(ctx, nc, "ann"); err == nil || err.Error() != "no dispatcher is running" {
 		t.Errorf("got %v", err)
 	}

@@ -113,10 +113,10 @@ func (c *intentWatch) Run(ctx context.Context, std stdio) error {
 			}
 		}
 	})
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil // being interrupted is how it ends
+	if interrupted := errors.Is(err, context.Canceled) && ctx.Err() != nil; !interrupted {
+		return err
 	}
-	return err
+	return nil // that is how it ends
 }
 
 // print prints one intent. One that cannot be read is told and does not end the watch.

@@ -36,9 +36,10 @@ func TestMain(m *testing.M) {
 // joins runs a program that joins a broker, until it is interrupted.
 func joins(name string, run func(ctx context.Context, url string, log *zap.Logger) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	log := flags.Log{LogFormat: flags.LogConsole}.Logger(os.Stderr)
-	if err := run(ctx, os.Getenv("AFTERWRITE_NATS_URL"), log); err != nil {
+	err := run(ctx, os.Getenv("AFTERWRITE_NATS_URL"), log)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}

@@ -28,8 +28,7 @@ type receiptPublish struct {
 type published struct {
 	Line      int             `json:"line"`
 	ReceiptID events.Optional `json:"receipt_id"`
-	// Outcome is stored, duplicate, or refused before anything was sent.
-	Outcome outcome `json:"outcome"`
+	Outcome   sending         `json:"outcome"`
 	// Reason and Rule say why it was not sent.
 	Reason    events.Optional `json:"reason"`
 	Rule      events.Optional `json:"rule"`
@@ -38,7 +37,17 @@ type published struct {
 	Sequence uint64 `json:"sequence"`
 }
 
-const stored outcome = "stored"
+// sending is what became of publishing a receipt.
+type sending string
+
+const (
+	// sent: the stream took it.
+	sent sending = "stored"
+	// sentBefore: the stream had it already, and dropped it.
+	sentBefore sending = "duplicate"
+	// notSent: every dispatcher would refuse it.
+	notSent sending = "refused"
+)
 
 // Run publishes the receipts in their order. One that every dispatcher would refuse is not sent.
 func (c *receiptPublish) Run(ctx context.Context, std stdio) error {
@@ -67,7 +76,7 @@ func (c *receiptPublish) Run(ctx context.Context, std stdio) error {
 			if err != nil {
 				return l.tell(std.out, c.Format, fmt.Errorf("line %d: %w", line.Number, err))
 			}
-			asExpected = asExpected && p.Outcome != refused
+			asExpected = asExpected && p.Outcome != notSent
 			l.found = append(l.found, p)
 		}
 		if err := l.print(std.out, c.Format); err != nil {
@@ -84,18 +93,18 @@ func publish(ctx context.Context, publisher *streams.Publisher, l line) (publish
 	p := published{Line: l.Number}
 	receipt, err := streams.CheckReceipt(l.Receipt)
 	if err == nil {
-		var sent streams.Published
-		if sent, err = publisher.Publish(ctx, receipt); err == nil {
-			p.ReceiptID, p.Outcome = publicID(receipt), stored
-			p.MessageID, p.Sequence = events.Optional(sent.MessageID), sent.Sequence
-			if sent.Duplicate {
-				p.Outcome = duplicate
+		var ack streams.Published
+		if ack, err = publisher.Publish(ctx, receipt); err == nil {
+			p.ReceiptID, p.Outcome = publicID(receipt), sent
+			p.MessageID, p.Sequence = events.Optional(ack.MessageID), ack.Sequence
+			if ack.Duplicate {
+				p.Outcome = sentBefore
 			}
 			return p, nil
 		}
 	}
 	if wrong := (*streams.ReceiptError)(nil); errors.As(err, &wrong) {
-		p.ReceiptID, p.Outcome = idOf(l.Receipt), refused
+		p.ReceiptID, p.Outcome = idOf(l.Receipt), notSent
 		p.Reason, p.Rule = events.Optional(wrong.Reason), events.Optional(ruleOf(wrong))
 		return p, nil
 	}
@@ -126,10 +135,9 @@ type receiptCheck struct {
 
 // checked is what would become of one receipt.
 type checked struct {
-	Line      int             `json:"line"`
-	ReceiptID events.Optional `json:"receipt_id"`
-	// Outcome is admitted, refused or disabled; admissible where nothing installed was given.
-	Outcome         outcome           `json:"outcome"`
+	Line            int               `json:"line"`
+	ReceiptID       events.Optional   `json:"receipt_id"`
+	Outcome         verdict           `json:"outcome"`
 	Reason          events.Optional   `json:"reason"`
 	Rule            events.Optional   `json:"rule"`
 	MessageID       events.Optional   `json:"message_id"`
@@ -144,7 +152,19 @@ type checkedDispatch struct {
 	Boundary events.Optional `json:"boundary"`
 }
 
-const admissible outcome = "admissible"
+// verdict is what would become of a receipt.
+type verdict string
+
+const (
+	// wouldAdmit: it would be admitted.
+	wouldAdmit verdict = "admitted"
+	// wouldRefuse: it would be refused.
+	wouldRefuse verdict = "refused"
+	// wouldIgnore: its profile is switched off, or has no hook for its event kind.
+	wouldIgnore verdict = "disabled"
+	// mayAdmit: nothing is against it that needs no configuration to be seen, and none was given.
+	mayAdmit verdict = "admissible"
+)
 
 // Run decides about each receipt as a dispatcher with these files would. All are as expected if none is refused and
 // every input is within the boundary.
@@ -171,7 +191,7 @@ func (c *receiptCheck) Run(std stdio) error {
 	asExpected := true
 	for _, line := range lines {
 		became := checkLine(line, installed, time.Now())
-		asExpected = asExpected && became.Outcome != refused
+		asExpected = asExpected && became.Outcome != wouldRefuse
 		for _, d := range became.Dispatches {
 			asExpected = asExpected && d.Boundary == ""
 		}
@@ -194,10 +214,10 @@ func checkLine(l line, installed *registry.Installed, now time.Time) checked {
 	wrong := (*streams.ReceiptError)(nil)
 	switch {
 	case errors.As(err, &wrong):
-		out.Outcome, out.Reason = refused, events.Optional(wrong.Reason)
+		out.Outcome, out.Reason = wouldRefuse, events.Optional(wrong.Reason)
 		out.Rule = events.Optional(ruleOf(wrong))
 	default:
-		out.Outcome = admissible
+		out.Outcome = mayAdmit
 		out.MessageID, out.ReceiptIdentity = events.Optional(receipt.MessageID()), events.Optional(receipt.Identity())
 	}
 	if installed != nil {
@@ -221,11 +241,11 @@ func (c *checked) decide(data []byte, installed *registry.Installed, now time.Ti
 		if reason != c.Reason {
 			c.Rule = events.Optional(configuredRule(result.Save.Refusal.Reason))
 		}
-		c.Outcome, c.Reason = refused, reason
+		c.Outcome, c.Reason = wouldRefuse, reason
 	case core.OutcomeIgnored:
-		c.Outcome, c.Reason, c.Rule = disabled, "", ""
+		c.Outcome, c.Reason, c.Rule = wouldIgnore, "", ""
 	case core.OutcomeAdmitted:
-		c.Outcome = admitted
+		c.Outcome = wouldAdmit
 		for _, d := range result.Plan {
 			c.Dispatches = append(c.Dispatches, checkedDispatch{d.Key.Hook, d.Key.Dispatch, events.Optional(d.Outside)})
 		}

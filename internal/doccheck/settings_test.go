@@ -25,12 +25,12 @@ func build(t *testing.T) {
 	if binaries != "" {
 		return
 	}
-	dir, err := os.MkdirTemp("", "afterwrite-doccheck-")
+	dir, err := os.MkdirTemp("", "afterwrite-doccheck-") //nolint:usetesting // it outlives the test that needs it first
 	if err != nil {
 		t.Fatal(err)
 	}
 	binaries = dir
-	cmd := exec.Command("go", "build", "-o", dir, "./cmd/...")
+	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "./cmd/...")
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the binaries: %v\n%s", err, out)
