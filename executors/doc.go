@@ -25,5 +25,5 @@
 // executor.go and errors.go are what an author writes against, grant.go and grants.go what an operator writes.
 // process.go starts and stops, puller.go takes intents, run.go carries an execution through, ledger.go is the
 // executions stream, state.go and delivery.go the capability's state. service.go is the executor that calls a
-// service, answer.go what persons may say, list.go what can be read.
+// service, answer.go what persons may say, list.go what can be read. metrics.go and tracing.go tell how it is.
 package executors

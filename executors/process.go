@@ -9,12 +9,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/executors/core"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/internal/observability"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -47,6 +50,10 @@ type Options struct {
 	// Observe is called with every record that the process writes, from many goroutines. It must not block.
 	Observe func(*events.Execution)
 	Log     *zap.Logger
+	// Metrics is where the process's metrics are registered, nil for nowhere.
+	Metrics prometheus.Registerer
+	// Tracing is where spans go, nil for nowhere: the trace of an intent is then passed on as it came.
+	Tracing trace.TracerProvider
 	// Now is the clock, nil the machine's. A test gives its own, to let a lease pass.
 	Now func() time.Time
 
@@ -76,6 +83,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
+	}
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
 	}
 	if o.watch == 0 {
 		o.watch = 5 * time.Second
@@ -142,7 +152,9 @@ type Process struct {
 	ledger  *ledger
 	// born is when the executions stream was created.
 	born     time.Time
-	ready    chan struct{}
+	health   *observability.Health
+	metrics  *metrics
+	tracer   trace.Tracer // nil where nothing is traced
 	draining atomic.Bool
 }
 
@@ -154,7 +166,15 @@ func New(opts Options) (*Process, error) {
 	}
 	p := &Process{
 		opts: opts, log: opts.Log.With(zap.String("executor", opts.Executor)), actor: core.Executor(opts.Executor),
-		grants: make(map[events.IntentKind]core.Grant, len(opts.Grants)), ready: make(chan struct{}),
+		grants: make(map[events.IntentKind]core.Grant, len(opts.Grants)),
+		health: observability.NewHealth(observability.BrokerDisconnected, intentsUnavailable, intentsAging, streamFilling),
+	}
+	if opts.Tracing != nil {
+		p.tracer = opts.Tracing.Tracer(tracerName)
+	}
+	var err error
+	if p.metrics, err = newMetrics(opts.Metrics, opts.Executor, p.health); err != nil {
+		return nil, fmt.Errorf("executors: register the metrics: %w", err)
 	}
 	for i := range opts.Grants {
 		grant, err := opts.Grants[i].core()
@@ -167,7 +187,7 @@ func New(opts Options) (*Process, error) {
 }
 
 // Ready is closed once the process takes intents.
-func (p *Process) Ready() <-chan struct{} { return p.ready }
+func (p *Process) Ready() <-chan struct{} { return p.health.Ready() }
 
 // Run takes intents until ctx ends. It then takes no more, lets executions that have called their effect end, gives
 // back those that have not, and closes its connection. It may be called once.
@@ -190,6 +210,7 @@ func (p *Process) Run(ctx context.Context) error {
 	taking, fail := errgroup.WithContext(ctx)
 	defer context.AfterFunc(fail, func() {
 		p.draining.Store(true)
+		p.health.Set(observability.NotStarted, "stopping")
 		drained := time.AfterFunc(p.opts.DrainTimeout, func() { abandon(errStopped) })
 		context.AfterFunc(working, func() { drained.Stop() })
 	})()
@@ -197,7 +218,7 @@ func (p *Process) Run(ctx context.Context) error {
 		taking.Go(func() error { return puller.pull(fail, working) })
 	}
 	taking.Go(func() error { return p.watchExecutions(fail) })
-	close(p.ready)
+	p.health.Clear(observability.NotStarted)
 	p.log.Info("taking intents", zap.Int("kinds", len(pullers)))
 	err = taking.Wait()
 	stopAnswers()
@@ -212,11 +233,19 @@ func (p *Process) connect() (err error) {
 	if p.nc = p.opts.Conn; p.nc == nil {
 		p.nc, err = natsconn.Connect(natsconn.Options{
 			Flags: natsconn.Flags{URL: p.opts.URL}, Name: "executor " + p.opts.Executor, Dialer: p.opts.Dialer, Logger: p.log,
+			Metrics: observability.For(component, p.opts.Metrics),
 		})
 		if err != nil {
 			return fmt.Errorf("executors: %w", err)
 		}
 	}
+	nc := p.nc
+	p.health.Check(observability.BrokerDisconnected, func() string {
+		if nc.IsConnected() {
+			return ""
+		}
+		return "the connection to the broker is " + nc.Status().String()
+	})
 	if p.js, err = jetstream.New(p.nc); err != nil {
 		return fmt.Errorf("executors: %w", err)
 	}
@@ -265,16 +294,18 @@ func (p *Process) watchExecutions(ctx context.Context) error {
 	tick := time.NewTicker(p.opts.watch)
 	defer tick.Stop()
 	for {
+		switch err := p.look(ctx); {
+		case errors.Is(err, ErrExecutionsLost):
+			return err
+		case err != nil && ctx.Err() == nil:
+			// A broker that does not answer is not a stream that is gone.
+			p.log.Warn("cannot look at the streams", zap.Error(err))
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		stream, err := p.js.Stream(ctx, streams.Executions)
-		if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && !stream.CachedInfo().Created.Equal(p.born) {
-			return ErrExecutionsLost
-		}
-		// A broker that does not answer is not a stream that is gone.
 	}
 }
 

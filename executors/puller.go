@@ -3,6 +3,7 @@ package executors
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/nats-io/nuid"
 	"go.uber.org/zap"
 
-	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -70,10 +70,17 @@ func (p *puller) pull(taking, working context.Context) error {
 			progress := p.pulled.CachedInfo().Config.AckWait / 3
 			handling.Go(func() {
 				defer func() { <-p.slots }()
+				inFlight := p.metrics.inFlight.WithLabelValues(p.grant.IntentKind)
+				inFlight.Inc()
+				defer inFlight.Dec()
 				p.handle(working, msg, progress)
 			})
 		})
-		if taking.Err() != nil || err == nil {
+		if taking.Err() != nil {
+			continue
+		}
+		if err == nil {
+			p.health.Clear(intentsUnavailable)
 			continue
 		}
 		if p.nc.IsClosed() {
@@ -82,6 +89,7 @@ func (p *puller) pull(taking, working context.Context) error {
 		if consumer, missing := p.consumer(taking, p.grant, true); missing == nil {
 			p.pulled = consumer
 		}
+		p.health.Set(intentsUnavailable, fmt.Sprintf("cannot take intents of %s: %v", p.grant.IntentKind, err))
 		p.log.Warn("cannot take intents", zap.String("intent_kind", p.grant.IntentKind), zap.Error(err))
 		_ = wait(taking, pause)
 		pause = longer(pause)
@@ -152,12 +160,5 @@ func (p *puller) handle(ctx context.Context, msg jetstream.Msg, every time.Durat
 	default:
 		r.log.Warn("intent handed back", zap.Error(err))
 		_ = r.handBack(time.Time{})
-	}
-}
-
-// observe tells the process's own watcher, if any, what was recorded.
-func (p *Process) observe(record *events.Execution) {
-	if p.opts.Observe != nil {
-		p.opts.Observe(record)
 	}
 }

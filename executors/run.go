@@ -11,6 +11,7 @@ import (
 
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/executors/core"
+	"github.com/afterwrite/afterwrite/internal/observability"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -65,7 +66,10 @@ func (r *run) handle(ctx context.Context) error {
 	}
 	r.data = data
 	r.key = core.Key{Intent: intentID, Executor: r.opts.Executor}
-	r.log = r.log.With(zap.String("intent_id", intentID), zap.String("intent_kind", kind))
+	r.log = r.log.With(zap.String("intent_id", intentID), zap.String("intent_kind", kind),
+		zap.String("trace_id", observability.TraceID(r.trace.TraceParent)))
+	ctx, traced := r.begun(ctx, kind)
+	defer traced()
 	if meta, err := r.msg.Metadata(); err == nil && meta.NumDelivered == 1 {
 		// Nothing is recorded about a message that comes for the first time; if that is wrong, the write will lose.
 		r.loaded = true
@@ -138,6 +142,7 @@ func (r *run) decide(ctx context.Context, actor core.Actor, subject core.Subject
 		}
 		entry, err := r.ledger.append(ctx, result.Save, r.trace)
 		if errors.Is(err, errLost) {
+			r.metrics.lost.WithLabelValues(r.grant.IntentKind).Inc()
 			r.entry = entry
 			continue
 		}
@@ -215,6 +220,9 @@ func (r *run) call(ctx context.Context, c core.CallEffect) ([]core.Effect, error
 
 // execute calls the executor for as long as the grant allows. A panic of its author is an error of the effect.
 func (r *run) execute(ctx context.Context, record *events.Execution) (packet *events.Packet, err error) {
+	permit := r.permit(record)
+	ctx, ended := r.calling(ctx, &permit)
+	defer func() { ended(err) }() // a panic is an error by then
 	ctx, cancel := context.WithTimeout(ctx, r.grant.Timeout)
 	defer cancel()
 	defer func() {
@@ -223,7 +231,7 @@ func (r *run) execute(ctx context.Context, record *events.Execution) (packet *ev
 			packet, err = nil, errors.New("the executor panicked")
 		}
 	}()
-	packet, err = r.executor(r.grant).Execute(ctx, r.intent, r.permit(record))
+	packet, err = r.executor(r.grant).Execute(ctx, r.intent, permit)
 	if err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		err = errors.Join(context.DeadlineExceeded, err)
 	}

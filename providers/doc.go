@@ -31,5 +31,6 @@
 // wrote, see errors.go. Only types and places reach the log.
 //
 // Read hook.go and service.go (what an author implements), options.go, provider.go (start and stop), endpoint.go (the
-// path of a call), errors.go. metrics.go and tracing.go tell how it is. Conformance lives in providertest, and may be run on a provider in any language.
+// path of a call), errors.go; metrics.go and tracing.go tell how it is. Conformance lives in providertest, and may be
+// run on a provider in any language.
 package providers
