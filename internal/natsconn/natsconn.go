@@ -119,8 +119,11 @@ func redacted(addresses string) string {
 	list := strings.Split(addresses, ",")
 	for i, address := range list {
 		if at := strings.LastIndexByte(address, '@'); at >= 0 {
-			scheme := strings.Index(address, "://")
-			list[i] = address[:max(0, scheme)] + "://xxxxx" + address[at:]
+			scheme, _, _ := strings.Cut(address[:at], "://")
+			if len(scheme) == at {
+				scheme = "nats" // as the client takes it
+			}
+			list[i] = scheme + "://xxxxx" + address[at:]
 		}
 	}
 	return strings.Join(list, ",")

@@ -49,8 +49,8 @@ func TestFlagsThatContradictEachOtherAreAllNamed(t *testing.T) {
 }
 
 func TestABrokerThatIsNotThereIsNamedWithoutItsPassword(t *testing.T) {
-	_, err := natsconn.Connect(natsconn.Options{Flags: natsconn.Flags{URL: "nats://someone:secret@127.0.0.1:1,127.0.0.1:2"}})
-	const want = "connect to the broker at nats://xxxxx@127.0.0.1:1,127.0.0.1:2: "
+	_, err := natsconn.Connect(natsconn.Options{Flags: natsconn.Flags{URL: "tls://someone:secret@127.0.0.1:1,a:secret@127.0.0.1:2,127.0.0.1:3"}})
+	const want = "connect to the broker at tls://xxxxx@127.0.0.1:1,nats://xxxxx@127.0.0.1:2,127.0.0.1:3: "
 	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v", err)
 	}
