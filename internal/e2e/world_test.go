@@ -21,16 +21,18 @@ import (
 	"github.com/afterwrite/afterwrite/streams"
 )
 
-// patience is how long anything may take that a test waits for. Nothing takes nearly that long on an idle machine.
+// patience is how long a test may take in all. Nothing takes nearly that long on an idle machine.
 const patience = 60 * time.Second
 
 // world is an Afterwrite under test, as a client of its broker sees it.
 type world struct {
-	t   *testing.T
-	ctx context.Context
-	url string
-	nc  *nats.Conn
-	js  jetstream.JetStream
+	t *testing.T
+	// ctx ends a while after the test has run out of patience, so that it can still look at what is wrong.
+	ctx     context.Context
+	patient context.Context
+	url     string
+	nc      *nats.Conn
+	js      jetstream.JetStream
 	// dialed records every connection that is made by any part, the test's own included.
 	dialed *dialer
 	// logs are what every part logged.
@@ -40,10 +42,43 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience+patience/4)
+	t.Cleanup(cancel)
+	patient, cancel := context.WithTimeout(ctx, patience)
 	t.Cleanup(cancel)
 	core, logs := observer.New(zap.DebugLevel)
-	return &world{t: t, ctx: ctx, dialed: &dialer{}, logs: logs, logger: zap.New(core)}
+	w := &world{t: t, ctx: ctx, patient: patient, dialed: &dialer{}, logs: logs, logger: zap.New(core)}
+	t.Cleanup(w.explain)
+	return w
+}
+
+// explain tells, of a test that failed, what the streams hold and what the parts had to complain about.
+func (w *world) explain() {
+	if !w.t.Failed() {
+		return
+	}
+	const most = 40
+	entries := w.logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zap.WarnLevel }).All()
+	for _, e := range entries[max(0, len(entries)-most):] {
+		w.t.Logf("%s %s %s: %s %v", e.Time.Format("15:04:05.000"), e.Level, e.LoggerName, e.Message, e.ContextMap())
+	}
+}
+
+// holdings are the streams and their consumers, for a complaint that nothing moves.
+func (w *world) holdings() string {
+	var lines []string
+	all := w.js.ListStreams(w.ctx)
+	for info := range all.Info() {
+		lines = append(lines, fmt.Sprintf("%s holds %d messages, the last is %d", info.Config.Name, info.State.Msgs, info.State.LastSeq))
+		stream, err := w.js.Stream(w.ctx, info.Config.Name)
+		if err != nil {
+			return err.Error()
+		}
+		for c := range stream.ListConsumers(w.ctx).Info() {
+			lines = append(lines, fmt.Sprintf("  %s: %d pending, %d in work, acknowledged to %d", c.Name, c.NumPending, c.NumAckPending, c.AckFloor.Stream))
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // open connects the world's client.
@@ -171,8 +206,8 @@ func (w *world) eventually(look func() (complaint string)) {
 		}
 		select {
 		case <-ticker.C:
-		case <-w.ctx.Done():
-			w.t.Fatalf("after %s still: %s", patience, complaint)
+		case <-w.patient.Done():
+			w.t.Fatalf("in the end still: %s\n%s", complaint, w.holdings())
 		}
 	}
 }
