@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+)
+
+// work is what the dispatcher does itself for one dispatch, from the receipt's message to its acknowledgement,
+// without the broker and its client.
+type work struct {
+	Nanoseconds float64 `json:"ns_per_dispatch"`
+	Bytes       int     `json:"bytes_per_dispatch"`
+	Allocs      int     `json:"allocs_per_dispatch"`
+}
+
+const product = "github.com/afterwrite/afterwrite"
+
+var benchmarkLine = regexp.MustCompile(`(?m)^BenchmarkDispatch\S*\s+\d+\s+([\d.]+) ns/op\s+(\d+) B/op\s+(\d+) allocs/op`)
+
+// ownWork runs the dispatcher's own micro-benchmark, which stands beside its code.
+func ownWork(ctx context.Context, n int) (work, error) {
+	dir, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", product).Output()
+	if err != nil {
+		return work{}, fmt.Errorf("find the product's source, which --only leaves out if it is not there: %w", err)
+	}
+	//nolint:gosec // the number is ours
+	test := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^BenchmarkDispatch$", "-benchmem",
+		"-benchtime", strconv.Itoa(n)+"x", "./dispatcher")
+	test.Dir = string(bytes.TrimSpace(dir))
+	out, err := test.CombinedOutput()
+	if err != nil {
+		return work{}, fmt.Errorf("run the dispatcher's benchmark: %w\n%s", err, out)
+	}
+	return parseWork(out)
+}
+
+func parseWork(out []byte) (w work, err error) {
+	found := benchmarkLine.FindSubmatch(out)
+	if found == nil {
+		return work{}, fmt.Errorf("the dispatcher's benchmark printed no figure: %s", out)
+	}
+	if w.Nanoseconds, err = strconv.ParseFloat(string(found[1]), 64); err != nil {
+		return work{}, fmt.Errorf("read the dispatcher's benchmark: %w", err)
+	}
+	if w.Bytes, err = strconv.Atoi(string(found[2])); err != nil {
+		return work{}, fmt.Errorf("read the dispatcher's benchmark: %w", err)
+	}
+	if w.Allocs, err = strconv.Atoi(string(found[3])); err != nil {
+		return work{}, fmt.Errorf("read the dispatcher's benchmark: %w", err)
+	}
+	return w, nil
+}
