@@ -92,7 +92,7 @@ func runBroker(ctx context.Context, _ string, _ *zap.Logger) error {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
-		Deadline:            time.Now().Add(2 * time.Minute), // what hangs is killed, and told
+		Deadline:            time.Now().Add(5 * time.Minute), // what hangs is killed, and told
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {

@@ -53,7 +53,7 @@ func TestTheCommandsOfTheREADMEPrintWhatItShows(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("go test ./cmd/hookctl -update writes it anew (-README +printed):\n%s", diff)
+		t.Fatalf("go generate ./internal/doccheck writes it anew (-README +printed):\n%s", diff)
 	}
 	if err := os.WriteFile(name, []byte(shown), 0o644); err != nil { //nolint:gosec // a page is for all to read
 		t.Fatal(err)

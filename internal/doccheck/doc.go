@@ -11,5 +11,9 @@
 //	flags BINARY        the settings of a binary, as it tells them
 //	commands hookctl    the commands of the tool and their flags
 //
-// go test ./internal/doccheck -update writes the pages anew. Nothing else lives here.
+// go generate ./internal/doccheck writes the pages anew, and what the commands in the README print. Nothing else lives
+// here.
 package doccheck
+
+//go:generate go test . -run TestWhatPagesTake -update
+//go:generate go test ../../cmd/hookctl -run TestTheCommandsOfTheREADME -update

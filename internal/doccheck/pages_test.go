@@ -53,7 +53,7 @@ func TestWhatPagesTakeFromTheCodeIsWhatItSays(t *testing.T) {
 			}
 			continue
 		}
-		t.Errorf("%s is not what the code says; go test ./internal/doccheck -update writes it anew (-page +code):\n%s",
+		t.Errorf("%s is not what the code says; go generate ./internal/doccheck writes it anew (-page +code):\n%s",
 			name, cmp.Diff(strings.Split(page, "\n"), strings.Split(written, "\n")))
 	}
 	if parts == 0 {
