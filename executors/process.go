@@ -239,13 +239,7 @@ func (p *Process) connect() (err error) {
 			return fmt.Errorf("executors: %w", err)
 		}
 	}
-	nc := p.nc
-	p.health.Check(observability.BrokerDisconnected, func() string {
-		if nc.IsConnected() {
-			return ""
-		}
-		return "the connection to the broker is " + nc.Status().String()
-	})
+	p.health.Check(observability.BrokerDisconnected, natsconn.Disconnected(p.nc))
 	if p.js, err = jetstream.New(p.nc); err != nil {
 		return fmt.Errorf("executors: %w", err)
 	}

@@ -36,6 +36,7 @@ type options struct {
 	log          *zap.Logger
 	registry     prometheus.Registerer
 	tracer       trace.Tracer // nil where nothing is traced
+	ready        func()
 }
 
 // Options is several options as one.
@@ -91,6 +92,9 @@ func WithTracing(provider trace.TracerProvider) Option {
 	}
 }
 
+// WithReady has ready called once, as soon as calls are answered.
+func WithReady(ready func()) Option { return func(o *options) { o.ready = ready } }
+
 func newOptions(capability events.CapabilityID, opts []Option) (*options, error) {
 	o := &options{
 		capability:   capability,
@@ -100,6 +104,7 @@ func newOptions(capability events.CapabilityID, opts []Option) (*options, error)
 		drainTimeout: DefaultDrainTimeout,
 		log:          zap.NewNop(),
 		registry:     prometheus.NewRegistry(),
+		ready:        func() {},
 	}
 	Options(opts...)(o)
 	return o, o.validate()
@@ -168,6 +173,9 @@ func (o *options) validate() error {
 	}
 	if o.registry == nil {
 		problem("the registry of metrics must not be nil")
+	}
+	if o.ready == nil {
+		problem("the function to call when ready must not be nil")
 	}
 	if len(problems) > 0 {
 		return fmt.Errorf("providers: %w", errors.Join(problems...))

@@ -112,6 +112,7 @@ func Start(nc *nats.Conn, capability events.CapabilityID, opts ...Option) (*Prov
 	}
 	o.log.Info("serving", zap.String("capability", capability), zap.String("version", o.version),
 		zap.Int("hooks", len(o.hooks)), zap.Int("services", len(o.services)))
+	o.ready()
 	return p, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/afterwrite/afterwrite/dispatcher/registry"
 	"github.com/afterwrite/afterwrite/internal/flags"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/internal/observability/process"
 	"github.com/afterwrite/afterwrite/internal/version"
 )
 
@@ -34,7 +35,7 @@ type settings struct {
 	NATS      natsconn.Flags  `embed:"" group:"Broker:"`
 	Installed flags.Installed `embed:"" group:"What is installed:"`
 	Streams   flags.Streams   `embed:"" group:"Streams, as they were applied:"`
-	Log       flags.Log       `embed:"" group:"Log:"`
+	Observed  process.Flags   `embed:"" group:"Health, metrics, traces and log:"`
 
 	MaxReceiptAge    *time.Duration `placeholder:"DURATION" help:"How old a receipt may be, by default the journal's age less a tenth; 0 accepts any age, to import history."`
 	SkewAllowance    time.Duration  `default:"5s" help:"How far the clocks of orchestrators, broker and dispatcher may differ."`
@@ -43,7 +44,6 @@ type settings struct {
 	TripAfter        int            `default:"10" help:"Failures of a hook in a row that suspend it in a lane."`
 	OpenFor          time.Duration  `default:"5s" help:"How long a hook stays suspended before it is probed."`
 	StopGrace        time.Duration  `default:"25s" help:"How long a stop waits for what is under way before it is handed back."`
-	Listen           string         `default:":8080" help:"Address for health and metrics; empty for none."`
 
 	Check   bool             `env:"-" help:"Check the settings and the installed files, and exit."`
 	Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
@@ -79,10 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "dispatcher:", err)
 		return exitRefused
 	}
-	log := s.Log.Logger(stderr)
-	defer func() { _ = log.Sync() }() // fails on a terminal, which needs no sync
 	options, problems := s.options()
-	options.Logger = log
 	if len(problems) > 0 {
 		_, _ = fmt.Fprintln(stderr, "dispatcher: will not start with these settings")
 		for _, problem := range problems {
@@ -93,14 +90,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if s.Check {
 		return exitStopped
 	}
-	if err := dispatch(ctx, options); err != nil {
+	if err := dispatch(ctx, s.Observed, options, stderr); err != nil {
 		_, _ = fmt.Fprintln(stderr, err)
 		return exitFailed
 	}
 	return exitStopped
 }
 
-func dispatch(ctx context.Context, options dispatcher.Options) error {
+func dispatch(ctx context.Context, observed process.Flags, options dispatcher.Options, stderr io.Writer) error {
+	p, err := observed.Open(ctx, "dispatcher", stderr)
+	if err != nil {
+		return fmt.Errorf("dispatcher: %w", err)
+	}
+	defer p.Close()
+	options.Logger, options.Metrics, options.Tracing, options.Debug = p.Log.Logger, p.Metrics, p.Tracing, p.Debug
 	d, err := dispatcher.New(options)
 	if err != nil {
 		return err
@@ -125,8 +128,9 @@ func (s *settings) options() (options dispatcher.Options, problems []string) {
 		TripAfter:        positive(&problems, "--trip-after", s.TripAfter),
 		OpenFor:          positive(&problems, "--open-for", s.OpenFor),
 		StopGrace:        positive(&problems, "--stop-grace", s.StopGrace),
-		Listen:           s.Listen,
+		Listen:           s.Observed.Listen,
 	}
+	problems = append(problems, s.Observed.Problems()...)
 	if s.MaxReceiptAge != nil {
 		options.MaxReceiptAge, options.AnyReceiptAge = *s.MaxReceiptAge, *s.MaxReceiptAge == 0
 	}

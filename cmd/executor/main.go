@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/executors"
-	"github.com/afterwrite/afterwrite/internal/flags"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/internal/observability"
+	"github.com/afterwrite/afterwrite/internal/observability/process"
 	"github.com/afterwrite/afterwrite/internal/version"
 )
 
@@ -32,9 +32,9 @@ const (
 )
 
 type settings struct {
-	Grants string         `required:"" type:"existingfile" help:"Grants file: who this executor is, and what it may do."`
-	NATS   natsconn.Flags `embed:"" group:"Broker:"`
-	Log    flags.Log      `embed:"" group:"Log:"`
+	Grants   string         `required:"" type:"existingfile" help:"Grants file: who this executor is, and what it may do."`
+	NATS     natsconn.Flags `embed:"" group:"Broker:"`
+	Observed process.Flags  `embed:"" group:"Health, metrics, traces and log:"`
 
 	HandBack     time.Duration `default:"${handBack}" help:"Pause before an intent that awaits a person is looked at again."`
 	DrainTimeout time.Duration `default:"${drain}" help:"How long a stop waits for executions that have called their effect."`
@@ -74,8 +74,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stderr, "executor:", err)
 		return exitRefused
 	}
-	log := s.Log.Logger(stderr)
-	defer func() { _ = log.Sync() }() // fails on a terminal, which needs no sync
 	options, err := s.options()
 	if err != nil {
 		_, _ = fmt.Fprintln(stderr, "executor: will not start with these settings")
@@ -87,7 +85,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if s.Check {
 		return exitStopped
 	}
-	if err := execute(ctx, s.NATS, options, log); err != nil {
+	if err := s.execute(ctx, options, stderr); err != nil {
 		_, _ = fmt.Fprintln(stderr, "executor:", err)
 		return exitFailed
 	}
@@ -105,19 +103,33 @@ func (s *settings) options() (executors.Options, error) {
 		return executors.Options{}, err
 	}
 	options := executors.Options{Executor: file.Executor, Grants: file.Grants, HandBack: s.HandBack, DrainTimeout: s.DrainTimeout}
-	return options, errors.Join(options.WithDefaults().Validate(), natsconn.Options{Flags: s.NATS}.Validate())
+	problems := []error{options.WithDefaults().Validate(), natsconn.Options{Flags: s.NATS}.Validate()}
+	for _, problem := range s.Observed.Problems() {
+		problems = append(problems, errors.New(problem))
+	}
+	return options, errors.Join(problems...)
 }
 
-func execute(ctx context.Context, broker natsconn.Flags, options executors.Options, log *zap.Logger) error {
-	nc, err := natsconn.Connect(natsconn.Options{Flags: broker, Name: "executor " + options.Executor, Logger: log})
+func (s *settings) execute(ctx context.Context, options executors.Options, stderr io.Writer) error {
+	p, err := s.Observed.Open(ctx, component, stderr)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	nc, err := natsconn.Connect(natsconn.Options{
+		Flags: s.NATS, Name: "executor " + options.Executor, Logger: p.Log.Logger, Metrics: observability.For(component, p.Metrics),
+	})
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	options.Conn, options.Log = nc, log
-	process, err := executors.New(options)
+	options.Conn, options.Log, options.Metrics, options.Tracing = nc, p.Log.Logger, p.Metrics, p.Tracing
+	executor, err := executors.New(options)
 	if err != nil {
 		return err
 	}
-	return process.Run(ctx)
+	return s.Observed.Serve(ctx, p, executor.Reasons, executor.Run)
 }
+
+// component is what its metrics and traces call it.
+const component = "executor"

@@ -35,7 +35,7 @@ func install(t *testing.T, text string) []string {
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--grants", name}
+	return []string{"--grants", name, "--listen="}
 }
 
 func TestItStopsInOrderWhenItIsTold(t *testing.T) {

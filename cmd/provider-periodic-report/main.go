@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -13,117 +14,148 @@ import (
 
 	"github.com/alecthomas/kong"
 	"github.com/nats-io/nats.go"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/afterwrite/afterwrite/internal/natsconn"
+	"github.com/afterwrite/afterwrite/internal/observability"
+	"github.com/afterwrite/afterwrite/internal/observability/process"
+	"github.com/afterwrite/afterwrite/internal/version"
 	"github.com/afterwrite/afterwrite/providers"
 	"github.com/afterwrite/afterwrite/providers/periodicreport"
 )
 
-// version is stamped by the linker.
-var version = "0.0.0-dev"
-
-// Exit codes. Zero is a clean drain after a signal.
+// Exit codes. Zero is an orderly stop.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitStopped = iota
+	// exitFailed: it ran, or tried to, and could not go on.
+	exitFailed
+	// exitRefused: the settings are not ones to start with.
+	exitRefused
 )
 
-type flags struct {
-	NATSURL      string           `name:"nats-url" default:"nats://127.0.0.1:4222" help:"Servers to connect to, separated by commas."`
-	NATSCreds    string           `name:"nats-creds" type:"existingfile" help:"Credentials file."`
-	Name         string           `default:"provider-periodic-report" help:"Connection name that the server shows."`
-	Concurrency  int              `default:"${processors}" help:"Calls of the hook, and of the service, that run at once."`
-	Queue        int              `default:"${queue}" help:"Calls of the hook, and of the service, that may wait; one more is refused as overloaded."`
-	DrainTimeout time.Duration    `default:"${drain}" help:"How long to wait for calls in flight when stopping."`
-	LogLevel     zapcore.Level    `default:"info" help:"One of debug, info, warn, error."`
-	Version      kong.VersionFlag `env:"-" help:"Print the version and exit."`
+type settings struct {
+	NATS     natsconn.Flags `embed:"" group:"Broker:"`
+	Observed process.Flags  `embed:"" group:"Health, metrics, traces and log:"`
+
+	Concurrency  int           `default:"${processors}" help:"Calls of the hook, and of the service, that run at once."`
+	Queue        int           `default:"${queue}" help:"Calls of the hook, and of the service, that may wait; one more is refused as overloaded."`
+	DrainTimeout time.Duration `default:"${drain}" help:"How long a stop waits for calls in flight."`
+
+	Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
 }
 
 func main() {
-	f, err := parse(os.Args[1:])
-	if err != nil {
-		exit(exitUsage, err)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	// Once stopping has begun, a second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-
-	if err := run(ctx, f); err != nil {
-		exit(exitFailed, err)
-	}
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func parse(args []string) (flags, error) {
-	var f flags
-	parser, err := kong.New(&f,
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var s settings
+	exit := -1
+	parser, err := kong.New(&s,
 		kong.Name("provider-periodic-report"),
 		kong.Description("Serves the periodic_report capability: proposes trigger evaluations, and decides whether a report is due."),
 		kong.DefaultEnvars("AFTERWRITE"),
 		kong.Vars{
-			"version":    version,
+			"version":    version.String(),
 			"processors": strconv.Itoa(runtime.GOMAXPROCS(0)),
 			"queue":      strconv.Itoa(providers.DefaultQueue),
 			"drain":      providers.DefaultDrainTimeout.String(),
 		},
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { exit = code }),
 	)
 	if err != nil {
-		return flags{}, err
+		panic(err) // the grammar above is wrong, which every test sees
 	}
 	_, err = parser.Parse(args)
-	return f, err
-}
-
-func exit(code int, err error) {
-	fmt.Fprintln(os.Stderr, "provider-periodic-report:", err)
-	os.Exit(code)
-}
-
-func run(ctx context.Context, f flags) error {
-	config := zap.NewProductionConfig()
-	config.Level = zap.NewAtomicLevelAt(f.LogLevel)
-	config.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	log, err := config.Build()
-	if err != nil {
-		return fmt.Errorf("build the logger: %w", err)
+	if exit >= 0 {
+		return exit // help or version was printed
 	}
-	defer func() { _ = log.Sync() }() // fails on a terminal, which needs no sync
-
-	nc, err := nats.Connect(f.NATSURL, connection(f, log)...)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		_, _ = fmt.Fprintln(stderr, "provider-periodic-report:", err)
+		return exitRefused
+	}
+	if problems := s.problems(); len(problems) > 0 {
+		_, _ = fmt.Fprintln(stderr, "provider-periodic-report: will not start with these settings")
+		for _, problem := range problems {
+			_, _ = fmt.Fprintln(stderr, " ", problem)
+		}
+		return exitRefused
+	}
+	if err := s.serve(ctx, stderr); err != nil {
+		_, _ = fmt.Fprintln(stderr, "provider-periodic-report:", err)
+		return exitFailed
+	}
+	return exitStopped
+}
+
+// problems are what is wrong with the settings, one sentence each.
+func (s *settings) problems() []string {
+	problems := s.Observed.Problems()
+	bad := func(is bool, sentence string) {
+		if is {
+			problems = append(problems, sentence)
+		}
+	}
+	if err := (natsconn.Options{Flags: s.NATS}).Validate(); err != nil {
+		problems = append(problems, err.Error())
+	}
+	bad(s.Concurrency < 1, "--concurrency must be at least 1")
+	bad(s.Queue < 1, "--queue must be at least 1")
+	bad(s.DrainTimeout <= 0, "--drain-timeout must be positive")
+	return problems
+}
+
+// component is what its metrics and traces call it.
+const component = "provider"
+
+func (s *settings) serve(ctx context.Context, stderr io.Writer) error {
+	p, err := s.Observed.Open(ctx, component, stderr)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	shared := observability.For(component, p.Metrics)
+	nc, err := natsconn.Connect(natsconn.Options{
+		Flags: s.NATS, Name: "provider-periodic-report", Logger: p.Log.Logger, Metrics: shared,
+	})
+	if err != nil {
+		return err
 	}
 	defer nc.Close()
-
+	health, err := healthOf(ctx, nc, shared)
+	if err != nil {
+		return err
+	}
 	capability, err := periodicreport.Provider()
 	if err != nil {
 		return err
 	}
-	return providers.Serve(ctx, nc, periodicreport.CapabilityID,
-		capability,
-		providers.WithVersion(version),
-		providers.WithConcurrency(f.Concurrency),
-		providers.WithQueue(f.Queue),
-		providers.WithDrainTimeout(f.DrainTimeout),
-		providers.WithLogger(log),
-	)
+	return s.Observed.Serve(ctx, p, health.Reasons, func(ctx context.Context) error {
+		return providers.Serve(ctx, nc, periodicreport.CapabilityID,
+			capability,
+			providers.WithVersion(version.Semantic()),
+			providers.WithConcurrency(s.Concurrency),
+			providers.WithQueue(s.Queue),
+			providers.WithDrainTimeout(s.DrainTimeout),
+			providers.WithLogger(p.Log.Logger),
+			providers.WithMetrics(p.Metrics),
+			providers.WithTracing(p.Tracing),
+			providers.WithReady(func() { health.Clear(observability.NotStarted) }),
+		)
+	})
 }
 
-func connection(f flags, log *zap.Logger) []nats.Option {
-	connected := func(nc *nats.Conn) { log.Info("connected", zap.String("server", nc.ConnectedUrlRedacted())) }
-	opts := []nats.Option{
-		nats.Name(f.Name),
-		nats.MaxReconnects(-1),
-		// A provider may be up before its server is.
-		nats.RetryOnFailedConnect(true),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("disconnected", zap.Error(err)) }),
-		nats.ConnectHandler(connected),
-		nats.ReconnectHandler(connected),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("connection error", zap.Error(err)) }),
+// healthOf is that of a provider with the connection: not ready before it serves, while it stops, and without a broker.
+func healthOf(ctx context.Context, nc *nats.Conn, registry prometheus.Registerer) (*observability.Health, error) {
+	health := observability.NewHealth(observability.BrokerDisconnected)
+	health.Check(observability.BrokerDisconnected, natsconn.Disconnected(nc))
+	context.AfterFunc(ctx, func() { health.Set(observability.NotStarted, "stopping") })
+	if err := registry.Register(health); err != nil {
+		return nil, fmt.Errorf("register the metrics of health: %w", err)
 	}
-	if f.NATSCreds != "" {
-		opts = append(opts, nats.UserCredentials(f.NATSCreds))
-	}
-	return opts
+	return health, nil
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -14,52 +16,53 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestFlagsComeFromTheEnvironmentToo(t *testing.T) {
-	t.Setenv("AFTERWRITE_NATS_URL", "nats://broker:4222")
-	t.Setenv("AFTERWRITE_DRAIN_TIMEOUT", "5s")
-	t.Setenv("AFTERWRITE_VERSION", "none of the provider's business")
-	f, err := parse([]string{"--drain-timeout", "7s"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.NATSURL != "nats://broker:4222" || f.DrainTimeout != 7*time.Second || f.Queue != 4096 {
-		t.Errorf("got %+v", f)
+func TestSettingsItWillNotStartWithAreListed(t *testing.T) {
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{
+		"--concurrency=0", "--queue=0", "--drain-timeout=0s", "--log-burst=-1", "--otlp-endpoint=collector:4318", "--nats-cert=cert.pem",
+	}, io.Discard, &stderr)
+	const want = `provider-periodic-report: will not start with these settings
+  --log-burst must not be negative
+  --otlp-endpoint must be an http or https URL, as in http://collector:4318
+  --nats-cert and --nats-key go together
+  --concurrency must be at least 1
+  --queue must be at least 1
+  --drain-timeout must be positive
+`
+	if code != exitRefused || stderr.String() != want {
+		t.Errorf("exit code %d, said\n%s", code, &stderr)
 	}
 }
 
-func TestABrokenFlagIsNamed(t *testing.T) {
+func TestABrokenFlagIsOneSentenceThatNamesIt(t *testing.T) {
 	for flag, args := range map[string][]string{
-		"--log-level":     {"--log-level=loud"},
-		"--drain-timeout": {"--drain-timeout=soon"},
-		"--nats-creds":    {"--nats-creds=absent.creds"},
-		"--unknown":       {"--unknown"},
+		"--log-level":              {"--log-level=loud"},
+		"--unknown":                {"--unknown"},
+		"AFTERWRITE_DRAIN_TIMEOUT": nil,
 	} {
-		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), flag) {
-			t.Errorf("%s: got %v", flag, err)
-		}
+		t.Run(flag, func(t *testing.T) {
+			if strings.HasPrefix(flag, "AFTERWRITE_") {
+				t.Setenv(flag, "ever")
+			}
+			var stderr bytes.Buffer
+			code := run(t.Context(), args, io.Discard, &stderr)
+			said := stderr.String()
+			if code != exitRefused || strings.Count(said, "\n") != 1 || !strings.Contains(said, flag) {
+				t.Errorf("exit code %d, said %q", code, said)
+			}
+		})
 	}
 }
 
-func TestAnImpossibleSettingIsNamed(t *testing.T) {
-	f, err := parse([]string{"--concurrency=0", "--queue=0", "--nats-url", natsembed.StartTest(t).ClientURL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = run(t.Context(), f)
-	if want := "providers: the concurrency must be at least 1\nthe queue must be at least 1"; err == nil || err.Error() != want {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestRunServesUntilItIsToldToStop(t *testing.T) {
+func TestItServesUntilItIsToldToStop(t *testing.T) {
 	url := natsembed.StartTest(t).ClientURL()
-	f, err := parse([]string{"--nats-url", url, "--log-level=error"})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, f) }()
+	defer stop()
+	var stderr bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"--nats-url", url, "--log-level=error", "--listen=127.0.0.1:0"}, io.Discard, &stderr)
+	}()
 
 	nc, err := nats.Connect(url)
 	if err != nil {
@@ -75,19 +78,15 @@ func TestRunServesUntilItIsToldToStop(t *testing.T) {
 		}
 	}
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
+	if code := <-ended; code != exitStopped {
+		t.Errorf("exit code %d, said %s", code, &stderr)
 	}
 }
 
-func TestRunStopsWhereThereIsNoBroker(t *testing.T) {
-	f, err := parse([]string{"--nats-url", "nats://127.0.0.1:1", "--log-level=error"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if err := run(ctx, f); err != nil {
-		t.Error(err)
+func TestABrokerThatIsNotThereEndsIt(t *testing.T) {
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"--nats-url=nats://127.0.0.1:1", "--listen="}, io.Discard, &stderr)
+	if code != exitFailed || !strings.HasPrefix(stderr.String(), "provider-periodic-report: connect to the broker at nats://127.0.0.1:1: ") {
+		t.Errorf("exit code %d, said %q", code, &stderr)
 	}
 }

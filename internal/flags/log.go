@@ -5,12 +5,15 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/afterwrite/afterwrite/internal/observability"
 )
 
 // Log says what is logged, and how.
 type Log struct {
 	LogLevel  zapcore.Level `env:"AFTERWRITE_LOG_LEVEL" default:"info" help:"One of debug, info, warn, error."`
 	LogFormat LogFormat     `env:"AFTERWRITE_LOG_FORMAT" enum:"json,console" default:"json" help:"json for machines, console for people."`
+	LogBurst  int           `env:"AFTERWRITE_LOG_BURST" default:"100" help:"Lines with the same message and level that are written in a second; of those beyond, one in 100 is. 0 writes all."`
 }
 
 // LogFormat is how a log line is written.
@@ -23,15 +26,12 @@ const (
 	LogConsole LogFormat = "console"
 )
 
-// Logger is a logger that writes to w.
-func (f Log) Logger(w io.Writer) *zap.Logger {
-	config := zap.NewProductionEncoderConfig()
-	config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	encoder := zapcore.NewJSONEncoder(config)
-	if f.LogFormat == LogConsole {
-		config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		config.EncodeLevel = zapcore.CapitalLevelEncoder
-		encoder = zapcore.NewConsoleEncoder(config)
-	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), f.LogLevel))
+// Open makes a logger that writes to w, and whose level can be changed.
+func (f Log) Open(w io.Writer) *observability.Logger {
+	return observability.NewLogger(w, observability.LogOptions{
+		Level: f.LogLevel, Console: f.LogFormat == LogConsole, Burst: f.LogBurst,
+	})
 }
+
+// Logger is a logger that writes to w.
+func (f Log) Logger(w io.Writer) *zap.Logger { return f.Open(w).Logger }

@@ -2,6 +2,7 @@ package natsconn
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,16 @@ func observe(nc *nats.Conn, registry prometheus.Registerer) error {
 		return fmt.Errorf("register the metrics of the connection: %w", err)
 	}
 	return nil
+}
+
+// Disconnected gives a look at the connection: a sentence while it is not there, "" while it is.
+func Disconnected(nc *nats.Conn) func() string {
+	return func() string {
+		if nc.IsConnected() {
+			return ""
+		}
+		return "the connection to the broker is " + strings.ToLower(nc.Status().String())
+	}
 }
 
 // Describe implements prometheus.Collector.
