@@ -146,17 +146,17 @@ func ScanJSON(value jsontext.Value) BoundaryRule {
 // or prose. It knows shapes only, so an identifier that merely speaks of such a thing, as token_bucket_rev, passes.
 func Scan(s string) BoundaryRule {
 	var found finding
-	inWord := false // the byte before is a letter or a digit
 	spaceless := 0
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		switch {
 		case isAlnum(c):
-			if !inWord && opens[c] {
+			if opens[c] {
 				found.add(scanWord(s[i:]))
 			}
-			inWord = true
-			continue
+			for i+1 < len(s) && isAlnum(s[i+1]) {
+				i++ // what begins within a word is none
+			}
 		case c <= ' ' || c == 0x7f:
 			found.add(BoundaryProse)
 		case c >= utf8.RuneSelf:
@@ -171,7 +171,6 @@ func Scan(s string) BoundaryRule {
 		case c != '_' && c != '.':
 			found.add(scanMark(s, i))
 		}
-		inWord = false
 		if found == finding(BoundaryURL) {
 			return BoundaryURL // nothing is declared before it
 		}
@@ -357,8 +356,11 @@ func isAuthorization(s, scheme string) bool {
 // isJWT: two JSON objects in base64url with a dot between them, and a dot after.
 func isJWT(s string) bool {
 	for range 2 {
+		if !strings.HasPrefix(s, "eyJ") {
+			return false
+		}
 		part := leading(s, isBase64URL)
-		if len(part) < 8 || part[:3] != "eyJ" || len(part) == len(s) || s[len(part)] != '.' {
+		if len(part) < 8 || len(part) == len(s) || s[len(part)] != '.' {
 			return false
 		}
 		s = s[len(part)+1:]

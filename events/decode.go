@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -59,41 +60,62 @@ func (r *reader) release() {
 
 // value reads the next value into v, whose shape is s. Faults get their path on the way out.
 func (r *reader) value(s *shape, v reflect.Value, depth int) *DecodeError {
-	kind := r.dec.PeekKind()
-	if kind == 0 {
-		_, err := r.dec.ReadToken()
-		return syntaxFault(err)
-	}
-	if s.kind == shapeAny {
-		return r.any(v, depth)
-	}
-	if kind == 'n' {
-		if !s.nullable {
-			return here.fault(FaultWrongType, "must not be null")
-		}
-		_, err := r.dec.ReadToken()
-		v.SetZero()
-		return syntaxFault(err)
-	}
-	if kind != s.kind.json() && (s.kind != shapeBoolean || kind != 'f') {
-		return here.fault(FaultWrongType, s.kind.wanted())
-	}
-	if s.pointer {
-		v.Set(reflect.New(s.goType))
-		v = v.Elem()
-	}
 	switch s.kind {
-	case shapeObject:
-		return r.object(s, v, depth)
-	case shapeArray:
-		return r.array(s, v, depth)
-	case shapeAny, shapeString, shapeInteger, shapeBoolean:
+	case shapeAny:
+		return r.any(v, depth)
+	case shapeObject, shapeArray:
+		return r.composite(s, v, depth)
+	case shapeString, shapeInteger, shapeBoolean:
 	}
 	raw, err := r.dec.ReadValue()
 	if err != nil {
 		return syntaxFault(err)
 	}
+	v, fault := s.place(v, raw.Kind())
+	if fault != nil || !v.IsValid() {
+		return fault
+	}
 	return r.scalar(s, v, raw)
+}
+
+// composite reads an object or an array, or null in its place.
+func (r *reader) composite(s *shape, v reflect.Value, depth int) *DecodeError {
+	kind := r.dec.PeekKind()
+	if kind == jsontext.KindInvalid {
+		_, err := r.dec.ReadToken()
+		return syntaxFault(err)
+	}
+	v, fault := s.place(v, kind)
+	switch {
+	case fault != nil:
+		return fault
+	case v.IsValid() && depth == maxDepth:
+		return here.fault(FaultTooDeep, ruleDepth)
+	}
+	if _, err := r.dec.ReadToken(); err != nil || !v.IsValid() {
+		return syntaxFault(err)
+	}
+	if s.kind == shapeObject {
+		return r.object(s, v, depth)
+	}
+	return r.array(s, v, depth)
+}
+
+// place gives where a value goes that is to go to v and begins with a token of the kind: nowhere, if that is null.
+func (s *shape) place(v reflect.Value, kind jsontext.Kind) (reflect.Value, *DecodeError) {
+	switch {
+	case kind == jsontext.KindNull && s.nullable:
+		v.SetZero()
+		return reflect.Value{}, nil
+	case kind == jsontext.KindNull:
+		return v, here.fault(FaultWrongType, "must not be null")
+	case kind != s.kind.json() && (s.kind != shapeBoolean || kind != jsontext.KindFalse):
+		return v, here.fault(FaultWrongType, s.kind.wanted())
+	case s.pointer:
+		v.Set(reflect.New(s.goType))
+		return v.Elem(), nil
+	}
+	return v, nil
 }
 
 // scalar stores raw, the value just read, in v.
@@ -121,25 +143,20 @@ func (r *reader) scalar(s *shape, v reflect.Value, raw jsontext.Value) *DecodeEr
 	return nil
 }
 
+// object reads the members of an object, its brace read.
 func (r *reader) object(s *shape, v reflect.Value, depth int) *DecodeError {
-	if err := r.enter(depth); err != nil {
-		return err
-	}
 	var seen memberSet
+	i := -1
 	for r.dec.PeekKind() != '}' {
 		raw, err := r.dec.ReadValue()
 		if err != nil {
 			return syntaxFault(err)
 		}
-		i, known := s.index[string(raw[1:len(raw)-1])]
-		if !known {
-			name, err := r.unquote(raw)
-			if err != nil {
-				return syntaxFault(err)
-			}
-			if i, known = s.index[name]; !known {
-				return here.fault(FaultUnknownMember, "must not have members that the document does not know")
-			}
+		if i, err = r.member(s, i+1, raw); err != nil {
+			return syntaxFault(err)
+		}
+		if i < 0 {
+			return here.fault(FaultUnknownMember, "must not have members that the document does not know")
 		}
 		m := &s.members[i]
 		if !seen.add(i) {
@@ -156,28 +173,34 @@ func (r *reader) object(s *shape, v reflect.Value, depth int) *DecodeError {
 	return syntaxFault(err)
 }
 
-func (r *reader) array(s *shape, v reflect.Value, depth int) *DecodeError {
-	if err := r.enter(depth); err != nil {
-		return err
+// member is the place of the member that raw, the value just read, names; -1 if there is none. In canonical form it is
+// the next one.
+func (r *reader) member(s *shape, next int, raw jsontext.Value) (int, error) {
+	inside := raw[1 : len(raw)-1]
+	if next < len(s.members) && s.members[next].name == string(inside) {
+		return next, nil
 	}
-	v.Set(reflect.MakeSlice(s.goType, 0, 0))
+	if i, known := s.index[string(inside)]; known {
+		return i, nil
+	}
+	name, err := r.unquote(raw)
+	if i, known := s.index[name]; known {
+		return i, err
+	}
+	return -1, err
+}
+
+// array reads the elements of an array, its bracket read.
+func (r *reader) array(s *shape, v reflect.Value, depth int) *DecodeError {
+	v.Set(s.empty)
 	for i := 0; r.dec.PeekKind() != ']'; i++ {
 		if i == v.Cap() {
-			v.Grow(1)
+			v.Grow(max(i, s.few))
 		}
 		v.SetLen(i + 1)
 		if err := r.value(s.elem, v.Index(i), depth+1); err != nil {
 			return err.within(here.index(i))
 		}
-	}
-	_, err := r.dec.ReadToken()
-	return syntaxFault(err)
-}
-
-// enter reads the beginning of an object or array that stands within depth others.
-func (r *reader) enter(depth int) *DecodeError {
-	if depth == maxDepth {
-		return here.fault(FaultTooDeep, ruleDepth)
 	}
 	_, err := r.dec.ReadToken()
 	return syntaxFault(err)
@@ -190,12 +213,15 @@ func (r *reader) any(v reflect.Value, depth int) *DecodeError {
 	if err != nil {
 		return syntaxFault(err)
 	}
-	if err := checkLimits(raw, depth); err != nil {
-		return err
+	canonical, fault := checkLimits(raw, depth)
+	if fault != nil {
+		return fault
 	}
 	value := raw.Clone()
-	if err := value.Canonicalize(); err != nil {
-		return syntaxFault(err)
+	if !canonical {
+		if err := value.Canonicalize(); err != nil {
+			return syntaxFault(err)
+		}
 	}
 	v.SetBytes(value)
 	return nil
@@ -220,20 +246,37 @@ func (r *reader) unquote(raw jsontext.Value) (string, error) {
 	return string(text), err
 }
 
-// checkLimits finds numbers and depths that the contract does not have in raw, which is valid JSON.
-func checkLimits(raw jsontext.Value, depth int) *DecodeError {
+// checkLimits finds numbers and depths that the contract does not have in raw, which is valid JSON. It also reports
+// whether raw is certainly in canonical form: no blank, no escape, members in order. So most payloads are not walked
+// again to bring them into it.
+func checkLimits(raw jsontext.Value, depth int) (canonical bool, _ *DecodeError) {
+	canonical = true
+	var last [maxDepth + 1][]byte // the last name in each of the objects around
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; c {
+		case ' ', '\t', '\n', '\r':
+			canonical = false
 		case '"':
+			start, plain := i+1, true
 			for i++; raw[i] != '"'; i++ {
+				plain = plain && raw[i] < utf8.RuneSelf
 				if raw[i] == '\\' {
+					canonical = false
 					i++
 				}
 			}
+			if i+1 == len(raw) || raw[i+1] != ':' {
+				break
+			}
+			// The order is that of UTF-16, which is that of the bytes in ASCII.
+			name := raw[start:i]
+			canonical = canonical && plain && (last[depth] == nil || bytes.Compare(last[depth], name) < 0)
+			last[depth] = name
 		case '{', '[':
 			if depth++; depth > maxDepth {
-				return here.fault(FaultTooDeep, ruleDepth)
+				return false, here.fault(FaultTooDeep, ruleDepth)
 			}
+			last[depth] = nil
 		case '}', ']':
 			depth--
 		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
@@ -242,12 +285,12 @@ func checkLimits(raw jsontext.Value, depth int) *DecodeError {
 				end++
 			}
 			if _, ok := plainInteger(raw[i:end]); !ok {
-				return here.fault(FaultNumber, "must hold no number but "+ruleInteger)
+				return false, here.fault(FaultNumber, "must hold no number but "+ruleInteger)
 			}
 			i = end - 1
 		}
 	}
-	return nil
+	return canonical, nil
 }
 
 const (

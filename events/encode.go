@@ -1,11 +1,14 @@
 package events
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -116,15 +119,39 @@ func (w *writer) any(value jsontext.Value) *DecodeError {
 }
 
 func (w *writer) text(s string) *DecodeError {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
-			var err error
-			w.out, err = jsontext.AppendQuote(w.out, s)
-			return syntaxFault(err)
-		}
-	}
+	start := len(w.out)
 	w.out = append(w.out, '"')
 	w.out = append(w.out, s...)
+	if needsEscape(w.out[start+1:]) {
+		var err error
+		w.out, err = jsontext.AppendQuote(w.out[:start], s)
+		return syntaxFault(err)
+	}
 	w.out = append(w.out, '"')
 	return nil
+}
+
+// needsEscape reports whether text is more than characters of ASCII that stand for themselves in JSON. Nearly all that
+// is written is no more, so it looks at eight bytes at a time.
+func needsEscape(text []byte) bool {
+	if len(text) < 8 {
+		return slices.ContainsFunc(text, func(c byte) bool {
+			return c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf
+		})
+	}
+	for ; len(text) > 8; text = text[min(8, len(text)-8):] {
+		if anyNeedsEscape(text) {
+			return true
+		}
+	}
+	return anyNeedsEscape(text)
+}
+
+// anyNeedsEscape looks at the first eight bytes of text.
+func anyNeedsEscape(text []byte) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	x := binary.LittleEndian.Uint64(text)
+	// In a byte below 0x80, each difference has the high bit if the byte is below a space, a quote, a backslash.
+	control, quote, backslash := x-' '*ones, (x^'"'*ones)-ones, (x^'\\'*ones)-ones
+	return (x|control|quote|backslash)&high != 0
 }

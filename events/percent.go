@@ -8,7 +8,7 @@ import (
 // percentEncode writes an attribute as a header value: every byte of a space, a double quote, a percent sign and of
 // what is outside the printable ASCII range becomes %XY (CloudEvents, NATS binding 3.1.3.2).
 func percentEncode(s string) string {
-	if leading(s, isHeaderByte) == s {
+	if isHeaderText(s) {
 		return s
 	}
 	const digits = "0123456789ABCDEF"
@@ -26,7 +26,7 @@ func percentEncode(s string) string {
 // percentDecode reads a header value: double-quoted strings are unescaped, for senders of the binding's earlier
 // versions, then every %XY is decoded once. rule is what a value that cannot be read breaks.
 func percentDecode(s string) (value, rule string) {
-	if leading(s, isHeaderByte) == s {
+	if isHeaderText(s) {
 		return s, ""
 	}
 	for i := range len(s) {
@@ -81,6 +81,16 @@ func unquoteHeader(s string) (value, rule string) {
 
 // isHeaderByte: what stands for itself in a header value.
 func isHeaderByte(c byte) bool { return '!' <= c && c <= '~' && c != '"' && c != '%' }
+
+// isHeaderText: nothing in s has to be encoded.
+func isHeaderText(s string) bool {
+	for i := range len(s) {
+		if !isHeaderByte(s[i]) {
+			return false
+		}
+	}
+	return true
+}
 
 func isHex(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 

@@ -21,8 +21,10 @@ type shape struct {
 	// members of an object in canonical order, and where each stands in it.
 	members []member
 	index   map[string]int
-	// elem is the shape of an array's elements.
-	elem *shape
+	// elem is the shape of an array's elements, empty an array of none, and few how many to make room for at first.
+	elem  *shape
+	empty reflect.Value
+	few   int
 }
 
 type member struct {
@@ -84,7 +86,11 @@ func compileShape(t reflect.Type) *shape {
 		s.nullable, s.pointer = true, true
 		return &s
 	case reflect.Slice:
-		return &shape{kind: shapeArray, goType: t, elem: compileShape(t.Elem())}
+		const bytes = 64
+		return &shape{
+			kind: shapeArray, goType: t, elem: compileShape(t.Elem()), empty: reflect.MakeSlice(t, 0, 0),
+			few: max(1, bytes/max(1, int(t.Elem().Size()))),
+		}
 	case reflect.Struct:
 		return compileObject(t)
 	}
