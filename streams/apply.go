@@ -293,11 +293,14 @@ func (s Stream) unknown(have *observed) []*jetstream.ConsumerInfo {
 	})
 }
 
-// extras reports the consumers that the topology does not have. A consumer of intents that is another executor's is
-// none, for no process knows all executors.
+// extras reports the durable consumers that the topology does not have: one that is not durable belongs to somebody
+// who is reading. A consumer of intents that is another executor's is none, for no process knows all executors.
 func (s Stream) extras(have *observed) []Difference {
 	var diffs []Difference
 	for _, info := range s.unknown(have) {
+		if info.Config.Durable == "" {
+			continue
+		}
 		d := Difference{Kind: Extra, Stream: s.Config.Name, Consumer: info.Name, Remedy: remedyExtra}
 		switch s.Config.Name {
 		case Retries:

@@ -56,6 +56,7 @@ func Read[D any](
 			fail(err)
 			return
 		}
+		defer forget(ctx, js, stream, consumer)
 		pending := consumer.CachedInfo().NumPending
 		if pending == 0 {
 			return
@@ -78,6 +79,13 @@ func Read[D any](
 			}
 		}
 	}
+}
+
+// forget deletes the consumer of a reading that is over. Should that fail, the broker does so by itself, later.
+func forget(ctx context.Context, js jetstream.JetStream, stream string, consumer jetstream.Consumer) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = js.DeleteConsumer(ctx, stream, consumer.CachedInfo().Name)
 }
 
 func readStored[D any](m jetstream.Msg, decode func([]byte) (D, error)) (Stored[D], error) {

@@ -151,11 +151,7 @@ func (c *streamsPlan) Run(ctx context.Context, std stdio) error {
 			}
 		}
 		for _, d := range differences {
-			stays, err := isLeftAlone(ctx, js, d)
-			if err != nil {
-				return err
-			}
-			if stays {
+			if d.Kind == streams.Extra {
 				l.found = append(l.found, change{
 					Action: leaveAlone, Stream: d.Stream, Consumer: events.Optional(d.Consumer), Remedy: events.Optional(d.Remedy),
 				})
@@ -176,22 +172,6 @@ func (c *streamsPlan) Run(ctx context.Context, std stdio) error {
 		}
 		return err
 	})
-}
-
-// isLeftAlone reports whether the difference is a consumer that apply leaves alone. One that is not durable is only
-// somebody who reads at the moment.
-func isLeftAlone(ctx context.Context, js jetstream.JetStream, d streams.Difference) (bool, error) {
-	if d.Kind != streams.Extra {
-		return false, nil
-	}
-	consumer, err := js.Consumer(ctx, d.Stream, d.Consumer)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look at the consumer %s of %s: %w", d.Consumer, d.Stream, err)
-	}
-	return consumer.CachedInfo().Config.Durable != "", nil
 }
 
 type streamsApply struct {

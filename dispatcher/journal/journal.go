@@ -26,9 +26,7 @@ func History(ctx context.Context, js jetstream.JetStream, dispatch events.Dispat
 }
 
 func records(ctx context.Context, js jetstream.JetStream, filter string, latest bool) iter.Seq2[Record, error] {
-	return streams.Read(ctx, js, streams.Journal, filter, latest, func(data []byte) (*events.DispatchReceipt, error) {
-		return events.Decode[events.DispatchReceipt](data)
-	})
+	return streams.Read(ctx, js, streams.Journal, filter, latest, events.Decode[events.DispatchReceipt])
 }
 
 // Conflicts reads the conflicts of one dispatch, or of all where dispatch is empty.
@@ -37,14 +35,10 @@ func Conflicts(ctx context.Context, js jetstream.JetStream, dispatch events.Disp
 	if dispatch != "" {
 		filter = streams.ConflictFilterFor(dispatch)
 	}
-	return streams.Read(ctx, js, streams.Journal, filter, false, func(data []byte) (*events.Conflict, error) {
-		return events.Decode[events.Conflict](data)
-	})
+	return streams.Read(ctx, js, streams.Journal, filter, false, events.Decode[events.Conflict])
 }
 
 // Refusals reads what was not taken.
 func Refusals(ctx context.Context, js jetstream.JetStream) iter.Seq2[streams.Stored[*events.Refusal], error] {
-	return streams.Read(ctx, js, streams.Journal, streams.RefusalFilter(), false, func(data []byte) (*events.Refusal, error) {
-		return events.Decode[events.Refusal](data)
-	})
+	return streams.Read(ctx, js, streams.Journal, streams.RefusalFilter(), false, events.Decode[events.Refusal])
 }
