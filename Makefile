@@ -1,11 +1,21 @@
-# The version that every command prints with --version.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+# The version that every command prints with --version: the last tag, and how far from it.
+VERSION ?= $(patsubst v%,%,$(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0-dev))
+LDFLAGS := -s -w -X github.com/afterwrite/afterwrite/internal/version.stamped=$(VERSION)
 
-.PHONY: build test race lint fmt fuzz ci clean
+# Where images are tagged for, and what builds them.
+REGISTRY ?= ghcr.io/afterwrite
+DOCKER ?= docker
+
+.PHONY: build images test race lint fmt fuzz ci clean
 
 build: ## Build the commands into bin/, static and reproducible.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+images: ## Build the images, one a command.
+	set -e; for command in $(notdir $(wildcard cmd/*)); do \
+		$(DOCKER) build --file deploy/Dockerfile --target $$command --tag $(REGISTRY)/$$command:$(VERSION) \
+			--build-arg VERSION=$(VERSION) --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .; \
+	done
 
 test: ## Run the tests.
 	go test ./...

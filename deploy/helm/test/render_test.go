@@ -217,6 +217,9 @@ func optionFiles(t *testing.T) []string {
 	return files
 }
 
+// rendered is what everyCase has rendered already.
+var rendered = map[string][]object{}
+
 // everyCase runs f on what each values file renders.
 func everyCase(t *testing.T, f func(t *testing.T, objects []object)) {
 	t.Helper()
@@ -225,6 +228,11 @@ func everyCase(t *testing.T, f func(t *testing.T, objects []object)) {
 		cases[strings.TrimSuffix(filepath.Base(file), ".yaml")] = []string{minimal, file}
 	}
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
-		t.Run(name, func(t *testing.T) { f(t, render(t, values(t, cases[name]...))) })
+		t.Run(name, func(t *testing.T) {
+			if _, ok := rendered[name]; !ok {
+				rendered[name] = render(t, values(t, cases[name]...))
+			}
+			f(t, rendered[name])
+		})
 	}
 }
