@@ -74,6 +74,33 @@ type Boundary struct {
 // MessageID is the id a receipt is published under: the SHA-256 of its canonical form, in hex.
 func (r *Receipt) MessageID() string { return digestOf("", r) }
 
+// Inadmissible gives the first rule that the receipt breaks of those that need neither configuration nor clock, from
+// identity_incomplete to not_checkpointed, and the member that breaks it; "" if none does.
+func (r *Receipt) Inadmissible() (reason RefusalReason, member string) {
+	for _, id := range [...]struct{ member, value string }{
+		{"plan.goal_id", r.Plan.GoalID},
+		{"plan.agent_id", r.Plan.AgentID},
+		{"plan.todo_id", r.Plan.TodoID},
+		{"plan.turn_instance_id", r.Plan.TurnInstanceID},
+		{"plan.effect_id", r.Plan.EffectID},
+	} {
+		if id.value == "" {
+			return RefusedIdentityIncomplete, id.member
+		}
+	}
+	switch {
+	case r.Receipt.EffectID != r.Plan.EffectID:
+		return RefusedEffectMismatch, "receipt.effect_id"
+	case r.Receipt.StepKind != DurableWriteback:
+		return RefusedNotDurableWriteback, "receipt.step_kind"
+	case r.Receipt.Status != Committed:
+		return RefusedNotCommitted, "receipt.status"
+	case !r.Receipt.Checkpointed:
+		return RefusedNotCheckpointed, "receipt.checkpointed"
+	}
+	return "", ""
+}
+
 func (r *Receipt) validate(at path) *DecodeError {
 	if err := wantSchema(at, r.SchemaVersion, ReceiptSchema); err != nil {
 		return err

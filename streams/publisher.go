@@ -176,24 +176,17 @@ func CheckReceipt(data []byte) (*events.Receipt, error) {
 	if !receipt.EventKind.Known() {
 		return nil, &ReceiptError{events.RefusedUnknownEventKind, "event_kind", "must be a known event kind"}
 	}
-	plan, writeback := &receipt.Plan, &receipt.Receipt
-	for _, id := range []struct{ member, value string }{
-		{"plan.goal_id", plan.GoalID}, {"plan.agent_id", plan.AgentID}, {"plan.todo_id", plan.TodoID},
-		{"plan.turn_instance_id", plan.TurnInstanceID}, {"plan.effect_id", plan.EffectID},
-	} {
-		if id.value == "" {
-			return nil, &ReceiptError{events.RefusedIdentityIncomplete, id.member, "must not be empty"}
-		}
-	}
-	switch {
-	case writeback.EffectID != plan.EffectID:
-		return nil, &ReceiptError{events.RefusedEffectMismatch, "receipt.effect_id", "must be the effect id of the plan"}
-	case writeback.StepKind != events.DurableWriteback:
-		return nil, &ReceiptError{events.RefusedNotDurableWriteback, "receipt.step_kind", `must be "durable_writeback"`}
-	case writeback.Status != events.Committed:
-		return nil, &ReceiptError{events.RefusedNotCommitted, "receipt.status", `must be "committed"`}
-	case !writeback.Checkpointed:
-		return nil, &ReceiptError{events.RefusedNotCheckpointed, "receipt.checkpointed", "must be true"}
+	if reason, member := receipt.Inadmissible(); reason != "" {
+		return nil, &ReceiptError{reason, member, receiptRules[reason]}
 	}
 	return receipt, nil
+}
+
+// receiptRules say what a receipt must be that is not to be refused for a reason.
+var receiptRules = map[events.RefusalReason]string{
+	events.RefusedIdentityIncomplete:  "must not be empty",
+	events.RefusedEffectMismatch:      "must be the effect id of the plan",
+	events.RefusedNotDurableWriteback: `must be "durable_writeback"`,
+	events.RefusedNotCommitted:        `must be "committed"`,
+	events.RefusedNotCheckpointed:     "must be true",
 }

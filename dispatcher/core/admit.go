@@ -49,19 +49,11 @@ func (c AdmitReceipt) admissible(in *Installed) (*events.Receipt, Profile, event
 	if !profile.Enabled {
 		return receipt, profile, ""
 	}
-	plan, writeback := &receipt.Plan, &receipt.Receipt
-	age := c.Now.Sub(writeback.CommittedAt.Time())
+	if reason, _ := receipt.Inadmissible(); reason != "" {
+		return nil, Profile{}, reason
+	}
+	age := c.Now.Sub(receipt.Receipt.CommittedAt.Time())
 	switch {
-	case plan.GoalID == "" || plan.AgentID == "" || plan.TodoID == "" || plan.TurnInstanceID == "" || plan.EffectID == "":
-		return nil, Profile{}, events.RefusedIdentityIncomplete
-	case writeback.EffectID != plan.EffectID:
-		return nil, Profile{}, events.RefusedEffectMismatch
-	case writeback.StepKind != events.DurableWriteback:
-		return nil, Profile{}, events.RefusedNotDurableWriteback
-	case writeback.Status != events.Committed:
-		return nil, Profile{}, events.RefusedNotCommitted
-	case !writeback.Checkpointed:
-		return nil, Profile{}, events.RefusedNotCheckpointed
 	case in.MaxReceiptAge > 0 && age > in.MaxReceiptAge:
 		return nil, Profile{}, events.RefusedTooOld
 	case age < -in.SkewAllowance:

@@ -31,7 +31,7 @@ func checkResult(hook *Hook, d *Dispatch, data []byte) (*events.HookResult, even
 			}
 		}
 	}
-	return result, events.DigestOf(events.Canonical(result)), ""
+	return result, events.DocumentDigest(result), ""
 }
 
 // owns reports whether the result and each of its intents name the dispatch, its hook and its capability.
