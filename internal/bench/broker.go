@@ -43,6 +43,9 @@ func settings(hooks int, storage streams.Storage) streams.Settings {
 	}.WithDefaults()
 }
 
+// outstanding publishes are more than the floor ever has, so that the client never holds one back.
+const outstanding = 1 << 16
+
 // client is a connection and what it speaks.
 type client struct {
 	nc *nats.Conn
@@ -54,7 +57,7 @@ func dial(url, name string) (client, error) {
 	if err != nil {
 		return client{}, fmt.Errorf("connect to the broker: %w", err)
 	}
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(4096))
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(outstanding))
 	if err != nil {
 		nc.Close()
 		return client{}, fmt.Errorf("open JetStream: %w", err)
