@@ -123,6 +123,28 @@ func TestEncodeSaysWhatItCannotWrite(t *testing.T) {
 	}
 }
 
+func TestCanonicalWritesNoStringThatIsNotUTF8(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("it was written")
+		}
+	}()
+	events.Canonical(&events.Intent{Operation: "\xff", Payload: jsontext.Value("{}")})
+}
+
+// The first two test vectors of FIPS 180-2 for SHA-256, and its value of nothing.
+func TestSHA256IsLowercaseHex(t *testing.T) {
+	for data, want := range map[string]string{
+		"":    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		"abc": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+		"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq": "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
+	} {
+		if got := events.SHA256([]byte(data)); got != want {
+			t.Errorf("SHA256(%q) = %s, want %s", data, got, want)
+		}
+	}
+}
+
 // The identities of whatever a receipt may hold are those of its canonical form by another library.
 func TestIdentitiesAreOverTheCanonicalFormOfAnotherLibrary(t *testing.T) {
 	over := func(t *rapid.T, members map[string]any) string {
