@@ -83,6 +83,10 @@ func (c *check) appended(history []stored, record *events.DispatchReceipt) {
 	if record.Attempt > c.s.retry.MaxAttempts {
 		c.w.fail("%s: %d attempts of %d", record.DispatchID, record.Attempt, c.s.retry.MaxAttempts)
 	}
+	used := record.Invocations >= c.s.invocations[record.HookID] || record.Attempt >= c.s.retry.MaxAttempts
+	if record.Status == events.StatusRetrying && record.Code != "" && used {
+		c.w.fail("%s: attempt %d with %d invocations is to be tried again", record.DispatchID, record.Attempt, record.Invocations)
+	}
 	before := lastOf(history).record
 	if before == nil {
 		if record.RecordNumber != 1 || record.Status == events.StatusRedriven {
@@ -146,11 +150,14 @@ func (c *check) pause(record *events.DispatchReceipt) {
 	}
 }
 
-// called holds a call against the record that it is based upon.
-func (c *check) called(call *core.Call) {
+// called holds a call against what the node has installed and the record that it is based upon.
+func (c *check) called(call *core.Call, by *release) {
 	d := call.Dispatch
 	input := events.DigestOf(d.InputData)
 	c.inputs[d.Key] = append(c.inputs[d.Key], input)
+	if by.installed.Hooks[d.Key.Hook].Digest != d.Registration {
+		c.w.fail("%s is called under a registration that is not installed", d.Key.Hook)
+	}
 	if c.outside[input] {
 		c.w.fail("%s is called with what is not public-safe", d.Key.Hook)
 	}

@@ -244,7 +244,7 @@ func (n *node) Pull(op lane.Op, source lane.Source, batch int) {
 // Call implements lane.Effects.
 func (n *node) Call(op lane.Op, call *core.Call, _ lane.Trace) {
 	n.calls[op] = true
-	n.b.check.called(call)
+	n.b.check.called(call, n.release)
 	key := call.Dispatch.Key
 	n.effect(func(life int) {
 		after, reply, answered := n.providers.call(key.Hook, key.Dispatch)

@@ -18,9 +18,15 @@ import (
 // scenario plays a history in which nothing happens by chance. Its nodes run when play is called.
 func scenario(t *testing.T, s setting, play func(h *history)) {
 	t.Helper()
+	scenarioAt(t, 1, s, play)
+}
+
+// scenarioAt plays it with the latencies of a seed.
+func scenarioAt(t *testing.T, seed uint64, s setting, play func(h *history)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		h := newHistory(1, &log, s)
+		h := newHistory(seed, &log, s)
 		h.w.faulty = false
 		h.look = h.balanced
 		h.begin()
@@ -246,7 +252,7 @@ func (h *history) failed() []core.Key {
 		h.providers.moods[hook] = failing
 	}
 	h.publish(1, 0)
-	h.runFor(5 * time.Minute)
+	h.runFor(30 * time.Second)
 	clear(h.providers.moods)
 	keys := slices.Concat(h.dispatches(hooks[0]), h.dispatches(hooks[1]))
 	for _, key := range keys {
@@ -258,16 +264,28 @@ func (h *history) failed() []core.Key {
 }
 
 func TestARedriveBesideAStaleWakeUpIsNotLost(t *testing.T) {
-	for step := range 30 {
-		scenario(t, roomy(), func(h *history) {
-			for _, key := range h.failed() {
-				// It fires anywhere from before the request is made to after it is answered.
+	s := roomy()
+	s.nodes = 2
+	for seed := range uint64(200) {
+		// The wake-up fires anywhere from before the request is made to after it is answered. Killed as well, the
+		// redrive is done or not begun.
+		asked := scheduleDelay - 8*time.Millisecond + time.Duration(seed%40)*250*time.Microsecond
+		effects := int(seed/40) + 1
+		scenarioAt(t, seed, s, func(h *history) {
+			failed := h.failed()
+			whole, killed := failed[0], failed[1]
+			for _, key := range failed {
 				h.b.setSchedule(key, h.w.now())
-				h.w.after(scheduleDelay-2*time.Millisecond+time.Duration(step)*300*time.Microsecond, func() { h.redrive(key, h.nodes[0]) })
 			}
-			h.runFor(2 * time.Minute)
-			h.tells(hooks[1],
-				"failed producer_failed invocations_exhausted 1/1", "redriven 0/0", "decided 1/1")
+			h.w.after(asked, func() {
+				h.nodes[0].dieAfter = effects
+				h.redrive(killed, h.nodes[0])
+				h.redrive(whole, h.nodes[1])
+			})
+			h.runFor(3 * time.Minute)
+			if r := h.b.state(whole); r.Status == events.StatusFailed {
+				h.w.fail("%s is failed", whole.Dispatch)
+			}
 			h.over()
 		})
 	}
