@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/dispatcher/journal"
@@ -72,10 +73,14 @@ func startFlow(w *world) *flow {
 	w.dispatch(2)
 	w.dispatch(2)
 	f := &flow{world: w, stop: make(chan struct{})}
-	const publishers = 4
 	var next atomic.Int64
-	publisher := streams.NewPublisher(w.js, streams.PublisherOptions{AttemptTimeout: time.Second, MaxBackoff: 500 * time.Millisecond})
-	for range publishers {
+	for _, node := range w.cluster.Nodes() {
+		// Whichever node is cut off from the others, somebody can publish.
+		js, err := jetstream.New(w.connect(node.ClientURL()))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		publisher := streams.NewPublisher(js, streams.PublisherOptions{AttemptTimeout: time.Second, MaxBackoff: 500 * time.Millisecond})
 		f.wg.Go(func() {
 			for {
 				select {
