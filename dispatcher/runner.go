@@ -114,8 +114,8 @@ func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
 	}
 }
 
-// leave ends the lane's subscription. A pull may still be filled until the broker knows, and what it sent by then comes
-// before the answer to a flush: the lane hands it back.
+// leave ends the lane's subscription. Where the lane was abandoned a pull may still be filled until the broker knows, and
+// what it sent by then comes before the answer to a flush: the lane hands it back.
 func (r *runner) leave() {
 	_ = r.sub.Drain() // the connection may be closed already, and then the flush says so
 	if r.nc.FlushTimeout(flushWait) != nil {

@@ -22,17 +22,17 @@ type Options struct {
 	Receipts int
 	// AckWait is how long the broker waits for an acknowledgement or a sign of progress.
 	AckWait time.Duration
-	// PullExpiry is how long the broker keeps a pull that it cannot fill.
+	// PullExpiry is how long the broker keeps a pull that it cannot fill, and so the least that a stop may take.
 	PullExpiry time.Duration
 	// AnswerWait is how long a load or a write may go unanswered before it is repeated.
 	AnswerWait time.Duration
 }
 
-// WithDefaults fills what is zero: 1024 receipts, an ack wait of 30 s, pulls of 5 s, answers within 5 s.
+// WithDefaults fills what is zero: 1024 receipts, an ack wait of 30 s, pulls of 1 s, answers within 5 s.
 func (o Options) WithDefaults() Options {
 	o.Receipts = cmp.Or(o.Receipts, 1024)
 	o.AckWait = cmp.Or(o.AckWait, 30*time.Second)
-	o.PullExpiry = cmp.Or(o.PullExpiry, 5*time.Second)
+	o.PullExpiry = cmp.Or(o.PullExpiry, time.Second)
 	o.AnswerWait = cmp.Or(o.AnswerWait, 5*time.Second)
 	return o
 }
@@ -58,7 +58,8 @@ type Lane struct {
 	late     []*op
 	panics   map[uint64]int
 
-	stopping bool
+	stopping bool // nothing more is asked for
+	gone     bool // what still comes is handed back
 }
 
 // source is a consumer that the lane pulls from, one pull at a time.
@@ -151,7 +152,7 @@ func (l *Lane) Deliver(now time.Time, d *Delivery) {
 	if d.Waited >= l.options.AckWait {
 		return // the broker has given it to somebody else by now
 	}
-	if l.stopping {
+	if l.gone {
 		l.effects.HandBack(d, handBackDelay(1))
 		return
 	}
@@ -305,14 +306,19 @@ func (l *Lane) NextTick() (at time.Time, ok bool) {
 	return l.alarms[0].deadline, true
 }
 
-// Stop begins the end: nothing more is started, what is under way goes on. See [Lane.Idle].
+// Stop begins the end: nothing more is asked for. What the broker was asked for before may still come, for as long as
+// a pull lasts, and goes on like all that is under way. See [Lane.Idle].
 func (l *Lane) Stop() { l.stopping = true }
 
-// Idle reports whether nothing is under way.
-func (l *Lane) Idle() bool { return len(l.works) == 0 }
+// Idle reports whether nothing is under way, and nothing can come any more. A pull cannot be taken back: who went away
+// before its end would leave to the ack deadline what the broker was just sending.
+func (l *Lane) Idle() bool {
+	return len(l.works) == 0 && !slices.ContainsFunc(l.sources, func(s *source) bool { return s.requested > 0 })
+}
 
-// Abandon hands back whatever is still under way. The journal and a redelivery finish it.
+// Abandon hands back whatever is still under way, and whatever may come yet. The journal and a redelivery finish it.
 func (l *Lane) Abandon(now time.Time) {
+	l.gone = true
 	for _, id := range slices.Sorted(maps.Keys(l.works)) {
 		w := l.works[id]
 		l.drop(w)
