@@ -129,8 +129,11 @@ func (f *flow) finish() {
 	close(f.stop)
 	f.wg.Wait()
 	f.settled(f.last.Load())
+	for _, stream := range []string{streams.Journal, streams.Intents} {
+		f.cluster.AwaitCurrent(stream) // what is read below comes from any replica
+	}
 	ends, intents := map[events.DispatchID]int{}, map[events.IntentID]int{}
-	for record := range documents(f.world, streams.Read(f.ctx, f.js, streams.Journal, streams.JournalFilter(), false, decodeRecord)) {
+	for _, record := range documents(f.world, f.records) {
 		if record.Status.Terminal() {
 			ends[record.DispatchID]++
 		}
@@ -138,7 +141,7 @@ func (f *flow) finish() {
 			f.t.Errorf("%d invocations of %d", record.Invocations, maxInvocations)
 		}
 	}
-	for intent := range documents(f.world, streams.Read(f.ctx, f.js, streams.Intents, streams.IntentFilter(""), false, decodeIntent)) {
+	for _, intent := range documents(f.world, f.intents) {
 		intents[intent.IntentID]++
 	}
 	wantEnds, wantIntents := map[events.DispatchID]int{}, map[events.IntentID]int{}
@@ -153,28 +156,50 @@ func (f *flow) finish() {
 	if diff := cmp.Diff(wantIntents, intents); diff != "" {
 		f.t.Errorf("how often each intent is there (-want +got):\n%s", diff)
 	}
-	for range documents(f.world, journal.Conflicts(f.ctx, f.js, "")) {
-		f.t.Error("there is a conflict")
+	if n := len(documents(f.world, f.conflicts)); n > 0 {
+		f.t.Errorf("%d conflicts, want none", n)
 	}
 	f.t.Logf("%d receipts, all accounted for", len(f.receipts))
 }
 
-func decodeRecord(data []byte) (*events.DispatchReceipt, error) {
-	return events.Decode[events.DispatchReceipt](data)
-}
-func decodeIntent(data []byte) (*events.Intent, error) { return events.Decode[events.Intent](data) }
-
-func documents[D any](w *world, stored iter.Seq2[streams.Stored[D], error]) iter.Seq[D] {
-	return func(yield func(D) bool) {
-		for s, err := range stored {
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			if !yield(s.Document) {
-				return
-			}
+// documents reads to the end, again from the beginning while the cluster does not let it.
+func documents[D any](w *world, read func() iter.Seq2[streams.Stored[D], error]) []D {
+	w.t.Helper()
+	for {
+		documents, err := readAll(read())
+		if err == nil {
+			return documents
+		}
+		select {
+		case <-time.After(poll):
+		case <-w.ctx.Done():
+			w.t.Fatal(err)
 		}
 	}
+}
+
+func readAll[D any](stored iter.Seq2[streams.Stored[D], error]) (documents []D, _ error) {
+	for s, err := range stored {
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, s.Document)
+	}
+	return documents, nil
+}
+
+func (w *world) records() iter.Seq2[streams.Stored[*events.DispatchReceipt], error] {
+	return streams.Read(w.ctx, w.js, streams.Journal, streams.JournalFilter(), false,
+		func(data []byte) (*events.DispatchReceipt, error) { return events.Decode[events.DispatchReceipt](data) })
+}
+
+func (w *world) intents() iter.Seq2[streams.Stored[*events.Intent], error] {
+	return streams.Read(w.ctx, w.js, streams.Intents, streams.IntentFilter(""), false,
+		func(data []byte) (*events.Intent, error) { return events.Decode[events.Intent](data) })
+}
+
+func (w *world) conflicts() iter.Seq2[streams.Stored[*events.Conflict], error] {
+	return journal.Conflicts(w.ctx, w.js, "")
 }
 
 func TestWhateverHappensToTheClusterNothingIsLostAndNothingIsDoubled(t *testing.T) {

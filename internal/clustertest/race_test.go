@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"context"
+	"iter"
 	"strconv"
 	"sync"
 	"testing"
@@ -122,15 +123,15 @@ func raceDecisions(t *testing.T, w *world, fact string, wantConflicts int) {
 	w.settled(last)
 
 	dispatch := w.dispatchOf(r)
-	var records []*events.DispatchReceipt
-	for record := range documents(w, journal.History(w.ctx, w.js, dispatch)) {
-		records = append(records, record)
-	}
+	records := documents(w, func() iter.Seq2[journal.Record, error] { return journal.History(w.ctx, w.js, dispatch) })
 	if len(records) != 1 || records[0].Status != events.StatusProposed {
 		t.Fatalf("%d records, want one that proposes", len(records))
 	}
 	conflicts := 0
-	for conflict := range documents(w, journal.Conflicts(w.ctx, w.js, dispatch)) {
+	for _, conflict := range documents(w, w.conflicts) {
+		if conflict.DispatchID != dispatch {
+			continue
+		}
 		conflicts++
 		if conflict.Reason != events.ReasonResultDiffers || conflict.StandingDigest != string(records[0].ResultDigest) {
 			t.Errorf("a conflict says %s with %s, want result_differs with the record that stands", conflict.Reason, conflict.StandingDigest)
@@ -140,7 +141,7 @@ func raceDecisions(t *testing.T, w *world, fact string, wantConflicts int) {
 		t.Errorf("%d conflicts, want %d", conflicts, wantConflicts)
 	}
 	intents := map[events.IntentID]int{}
-	for intent := range documents(w, streams.Read(w.ctx, w.js, streams.Intents, streams.IntentFilter(""), false, decodeIntent)) {
+	for _, intent := range documents(w, w.intents) {
 		if intent.SourceDispatchID == dispatch {
 			intents[intent.IntentID]++
 		}

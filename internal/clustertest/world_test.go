@@ -130,13 +130,12 @@ func (w *world) dispatch(lanes int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ended := make(chan error, 1)
+	ended := make(chan struct{})
 	w.running.Go(func() {
-		err := d.Run(w.ctx)
-		if err != nil {
+		defer close(ended)
+		if err := d.Run(w.ctx); err != nil {
 			w.t.Errorf("a dispatcher gave up: %v", err)
 		}
-		ended <- err
 	})
 	select {
 	case <-d.Ready():
