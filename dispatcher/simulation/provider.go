@@ -22,8 +22,9 @@ const (
 	dying          // dies of each call, and is away until it is started again
 	malformed      // answers, but not with a result
 	fickle         // contradicts itself
-	moods
 )
+
+var moods = []mood{healthy, slow, mute, absent, failing, dying, malformed, fickle}
 
 // providers are those of all hooks.
 type providers struct {
@@ -119,7 +120,7 @@ func resultOf(hook events.HookID, dispatch events.DispatchID, variant string) []
 // change gives a hook another mood.
 func (p *providers) change() {
 	hook := hooks[p.w.rng.IntN(len(hooks))]
-	p.moods[hook] = mood(p.w.rng.IntN(int(moods)))
+	p.moods[hook] = moods[p.w.rng.IntN(len(moods))]
 	if p.w.oneIn(2) {
 		p.moods[hook] = healthy
 	}

@@ -365,7 +365,7 @@ func TestAttemptsAreSpacedByTheBackoffAndStayWithinTheirBudget(t *testing.T) {
 		h.publish(10, 100*time.Millisecond)
 		h.runFor(5 * time.Minute)
 		// 1 s doubling, give or take a fifth; the broker takes a quarter of a second to fire, and everything some time.
-		pauses := []time.Duration{1, 2, 4, 8, 16}
+		pauses := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 		for hook, attempts := range map[events.HookID]int{hooks[0]: 6, hooks[1]: 3} {
 			for _, key := range h.dispatches(hook) {
 				times := called[key.Dispatch]
@@ -374,7 +374,7 @@ func TestAttemptsAreSpacedByTheBackoffAndStayWithinTheirBudget(t *testing.T) {
 					continue
 				}
 				for i, pause := range pauses[:attempts-1] {
-					low, high := pause*time.Second*8/10, pause*time.Second*12/10+scheduleDelay+100*time.Millisecond
+					low, high := pause*8/10, pause*12/10+scheduleDelay+100*time.Millisecond
 					if gap := times[i+1].Sub(times[i]); gap < low || gap > high {
 						h.w.fail("attempt %d comes after %s, want from %s to %s", i+2, gap, low, high)
 					}
