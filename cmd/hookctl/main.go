@@ -47,6 +47,7 @@ type commands struct {
 		Plan  streamsPlan  `cmd:"" help:"Say how the broker differs from the topology, and what apply would do."`
 		Apply streamsApply `cmd:"" help:"Make the broker hold the topology, losing nothing."`
 	} `cmd:"" help:"The streams and their consumers."`
+	Bench benchCommand `cmd:"" help:"Measure what this machine and a broker can do, touching nothing that is there."`
 
 	Version kong.VersionFlag `help:"Print the version and exit."`
 }
