@@ -369,7 +369,7 @@ func (w *world) drained() {
 func TestALostReplyIsAskedForAgainWithTheSameBytes(t *testing.T) {
 	t.Parallel()
 	p := newProbe("a", inOrder(silent, proposes))
-	p.registration.Budget.TimeoutMillis = 100
+	p.registration.Budget.TimeoutMillis = 1000
 	w := newParts(t, streams.Settings{}, p)
 	w.serve(p)
 	w.dispatch()

@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -60,15 +62,30 @@ func (w *world) executions() []*events.Execution {
 // last is the last message on the subject, nil if there is none.
 func (w *world) last(stream, subject string) *jetstream.RawStreamMsg {
 	w.t.Helper()
-	handle, err := w.js.Stream(w.ctx, stream)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	m, err := handle.GetLastMsgForSubject(w.ctx, subject)
+	m, err := asked(w, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+		handle, err := w.js.Stream(ctx, stream)
+		if err != nil {
+			return nil, err
+		}
+		return handle.GetLastMsgForSubject(ctx, subject)
+	})
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		w.t.Fatal(err)
 	}
 	return m
+}
+
+// asked repeats a question that goes unanswered, as one may that reaches a broker while it starts.
+func asked[T any](w *world, ask func(context.Context) (T, error)) (T, error) {
+	w.t.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
+		answer, err := ask(ctx)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || w.ctx.Err() != nil {
+			return answer, err
+		}
+	}
 }
 
 // state is the last record of the probe's dispatch of the receipt, nil if there is none.
@@ -133,7 +150,7 @@ func (w *world) executed(intents int) []*events.Execution {
 // count is how many messages the stream holds.
 func (w *world) count(stream string) uint64 {
 	w.t.Helper()
-	handle, err := w.js.Stream(w.ctx, stream)
+	handle, err := asked(w, func(ctx context.Context) (jetstream.Stream, error) { return w.js.Stream(ctx, stream) })
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -148,9 +148,9 @@ func TestRollingRestartsUnderWayLoseAndRepeatNothing(t *testing.T) {
 	w.serve(p)
 	var receipts []*events.Receipt
 	var last uint64
-	for i := range 40 {
+	for i := range 8 {
 		d := w.dispatch()
-		more, at := w.flood(fmt.Sprintf("turn_%d_", i), 5+i, d.stop) // into the arms of one that is leaving
+		more, at := w.flood(fmt.Sprintf("turn_%d_", i), 200, d.stop) // into the arms of one that is leaving
 		receipts, last = append(receipts, more...), at
 		w.stopped(d)
 	}

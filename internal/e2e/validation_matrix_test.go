@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/afterwrite/afterwrite/dispatcher"
 	"github.com/afterwrite/afterwrite/dispatcher/registry"
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/executors"
@@ -386,7 +387,8 @@ func rowHooks(t *testing.T) {
 	late.registration.Budget.TimeoutMillis = 300
 	late.registration.Budget.MaxInvocationsPerDispatch = 1
 	w := start(t, stack.Options{
-		Profiles: profiles(quickRetry, "probe.d", "probe.b", "periodic_report.runtime_trigger", "probe.c", "probe.a"),
+		Profiles:   profiles(quickRetry, "probe.d", "probe.b", "periodic_report.runtime_trigger", "probe.c", "probe.a"),
+		Dispatcher: dispatcher.Options{TripAfter: 100}, // the breaker has tests of its own
 	}, late, small, two, one)
 	calls := w.tap(streams.CallSubject(">"))
 

@@ -216,7 +216,9 @@ func (w *world) eventually(look func() (complaint string)) {
 func (w *world) acknowledged(sequence uint64) {
 	w.t.Helper()
 	w.eventually(func() string {
-		consumer, err := w.js.Consumer(w.ctx, streams.Receipts, streams.DispatcherConsumer)
+		consumer, err := asked(w, func(ctx context.Context) (jetstream.Consumer, error) {
+			return w.js.Consumer(ctx, streams.Receipts, streams.DispatcherConsumer)
+		})
 		if err != nil {
 			return err.Error()
 		}
