@@ -16,7 +16,11 @@ import (
 	"github.com/afterwrite/afterwrite/streams"
 )
 
-const zapLevel = zap.ErrorLevel
+const (
+	zapLevel = zap.ErrorLevel
+	// callTimeout is short: an answer that is lost with its node is soon asked for again.
+	callTimeout = 5 * time.Second
+)
 
 // disturbances are what happens to the cluster while receipts flow. Each ends with all nodes there.
 var disturbances = map[string]func(f *flow){
@@ -205,7 +209,7 @@ func (w *world) conflicts() iter.Seq2[streams.Stored[*events.Conflict], error] {
 func TestWhateverHappensToTheClusterNothingIsLostAndNothingIsDoubled(t *testing.T) {
 	t.Parallel()
 	if !*full {
-		f := startFlow(newWorld(t))
+		f := startFlow(newWorld(t, callTimeout))
 		for _, name := range quick {
 			f.more(20)
 			disturbances[name](f)
@@ -216,7 +220,7 @@ func TestWhateverHappensToTheClusterNothingIsLostAndNothingIsDoubled(t *testing.
 	const rounds = 5
 	for name, disturb := range disturbances {
 		t.Run(name, func(t *testing.T) {
-			f := startFlow(newWorld(t))
+			f := startFlow(newWorld(t, callTimeout))
 			for range rounds {
 				f.more(500)
 				disturb(f)

@@ -17,11 +17,15 @@ import (
 	"github.com/afterwrite/afterwrite/streams"
 )
 
-const writers = 32
+const (
+	writers = 32
+	// gatherTimeout is how long the first call may wait for the last one.
+	gatherTimeout = 30 * time.Second
+)
 
 func TestOfThirtyTwoThatCreateOneDispatchOneWins(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, gatherTimeout)
 	t.Run("writers", func(t *testing.T) { raceWriters(t, w) })
 	// What each call of a receipt's hook answers: the same, or each something else.
 	shelves := map[string]func(place int) string{

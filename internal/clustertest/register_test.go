@@ -177,7 +177,7 @@ func (c *client) read(ctx context.Context, subject string) (sequence uint64, val
 
 func TestASubjectOfTheJournalIsARegisterWithCompareAndSet(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, callTimeout)
 	const clients, registers = 9, 2
 	rounds, pause := 1, 2*time.Millisecond
 	if *full {

@@ -49,7 +49,7 @@ registration:
   event_kinds: [replan_recorded]
   intent_kinds: [inventory.recount_shelf]
   requested_read_scope: [settlement_identity, bounded_event_projection]
-  budget: {max_invocations_per_dispatch: 16, max_intents_per_dispatch: 1, max_result_bytes: 4096, timeout_ms: 5000}
+  budget: {max_invocations_per_dispatch: 16, max_intents_per_dispatch: 1, max_result_bytes: 4096, timeout_ms: %d}
   failure_policy: isolate
 payload_schemas:
   inventory.recount_shelf: {type: object}
@@ -72,7 +72,7 @@ type world struct {
 	running  sync.WaitGroup
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, timeout time.Duration) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	w := &world{t: t, ctx: ctx}
@@ -82,7 +82,7 @@ func newWorld(t *testing.T) *world {
 	})
 	var err error
 	w.registry, err = registry.Load(registry.Files{
-		Hooks:    []registry.File{{Name: "hook.yaml", Data: []byte(hookFile)}},
+		Hooks:    []registry.File{{Name: "hook.yaml", Data: fmt.Appendf(nil, hookFile, timeout.Milliseconds())}},
 		Profiles: registry.File{Name: "profiles.yaml", Data: []byte(profilesFile)},
 	})
 	if err != nil {
