@@ -18,15 +18,15 @@ import (
 )
 
 // outbox keeps what a port published instead of sending it.
-type outbox struct{ sent []*nats.Msg }
+type outbox struct{ sent []nats.Msg }
 
 func (o *outbox) PublishMsg(m *nats.Msg) error {
-	o.sent = append(o.sent, m)
+	o.sent = append(o.sent, *m)
 	return nil
 }
 
 // take gives the one message to a subject with the prefix, and forgets the rest.
-func (o *outbox) take(b *testing.B, prefix string) *nats.Msg {
+func (o *outbox) take(b *testing.B, prefix string) nats.Msg {
 	b.Helper()
 	for _, m := range o.sent {
 		if strings.HasPrefix(m.Subject, prefix) {
@@ -35,7 +35,7 @@ func (o *outbox) take(b *testing.B, prefix string) *nats.Msg {
 		}
 	}
 	b.Fatalf("nothing was published on %s: %v", prefix, o.sent)
-	return nil
+	return nats.Msg{}
 }
 
 // BenchmarkDispatch measures the dispatcher's own work for one receipt of one hook that proposes one intent: from

@@ -35,6 +35,9 @@ type port struct {
 	random [512]byte
 	unused int
 	expiry []byte // the body of a pull, up to its batch
+	// scratch and message are used for one publish after the other: the client keeps nothing of a message.
+	scratch []byte
+	message nats.Msg
 }
 
 // publisher is the connection, as far as a port uses it.
@@ -55,21 +58,38 @@ func newPort(nc publisher, log *zap.Logger, prefix string, pullExpiry time.Durat
 // replies is what the lane subscribes to.
 func (p *port) replies() string { return p.inbox + "*.*" }
 
-// token is 128 random bits.
-func (p *port) token() string {
+// token is 128 random bits, in hex.
+func (p *port) token() string { return string(p.appendToken(nil)) }
+
+func (p *port) appendToken(to []byte) []byte {
 	if p.unused < tokenBytes {
 		_, _ = rand.Read(p.random[:]) // never fails: it ends the process instead
 		p.unused = len(p.random)
 	}
 	p.unused -= tokenBytes
-	return hex.EncodeToString(p.random[p.unused : p.unused+tokenBytes])
+	return hex.AppendEncode(to, p.random[p.unused:p.unused+tokenBytes])
 }
 
-func (p *port) reply(op lane.Op) string { return p.replyFor(p.secret, op) }
-
-func (p *port) replyFor(token string, op lane.Op) string {
-	return p.inbox + token + "." + strconv.FormatUint(uint64(op), 36)
+// reply is where the answer to op goes.
+func (p *port) reply(op lane.Op) string {
+	p.scratch = append(append(p.scratch[:0], p.inbox...), p.secret...)
+	return p.named(op)
 }
+
+// callReply is where the answer to a call goes, which only who is called can know.
+func (p *port) callReply(op lane.Op) string {
+	p.scratch = p.appendToken(append(p.scratch[:0], p.inbox...))
+	reply := p.named(op)
+	p.tokens[op] = reply[len(p.inbox):][:2*tokenBytes]
+	return reply
+}
+
+func (p *port) named(op lane.Op) string {
+	p.scratch = strconv.AppendUint(append(p.scratch, '.'), uint64(op), opBase)
+	return string(p.scratch)
+}
+
+const opBase = 36
 
 // answered finds the op that a message on the lane's subscription answers. Calls are told from the rest, and a token
 // that is not the call's own is nobody's.
@@ -79,7 +99,7 @@ func (p *port) answered(subject string) (op lane.Op, call, ok bool) {
 		return 0, false, false
 	}
 	token, number, _ := strings.Cut(rest, ".")
-	n, err := strconv.ParseUint(number, 36, 64)
+	n, err := strconv.ParseUint(number, opBase, 64)
 	if err != nil {
 		return 0, false, false
 	}
@@ -102,14 +122,12 @@ func (p *port) Pull(op lane.Op, from lane.Source, batch int) {
 
 // Call implements lane.Effects.
 func (p *port) Call(op lane.Op, call *core.Call, trace lane.Trace) {
-	token := p.token()
-	p.tokens[op] = token
 	d := call.Dispatch
-	envelope := events.NewEnvelope(d.Key.Dispatch, source, events.HookInputSchema, "")
+	envelope := events.NewEnvelope(d.Key.Dispatch, source, events.HookInputSchema, events.NewTimestamp(time.Now()))
 	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
 	header := envelope.Header()
 	header[events.HeaderTimeout] = []string{strconv.FormatInt(call.Timeout.Milliseconds(), 10)}
-	p.publish(failpoint.Call, streams.CallSubject(d.Key.Hook), p.replyFor(token, op), header, d.InputData)
+	p.publish(failpoint.Call, streams.CallSubject(d.Key.Hook), p.callReply(op), header, d.InputData)
 }
 
 // Forget implements lane.Effects.
@@ -130,8 +148,18 @@ func (p *port) Append(op lane.Op, save *core.Save, data []byte, trace lane.Trace
 	subject, envelope := appendTarget(save)
 	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
 	header := envelope.Header()
-	header[streams.HeaderExpectedSequence] = []string{strconv.FormatUint(save.Expect, 10)}
+	header[streams.HeaderExpectedSequence] = expect(save.Expect)
 	p.publish(failpoint.Append, subject, p.reply(op), header, data)
+}
+
+// expectNothing is the header value of nearly every write.
+var expectNothing = []string{"0"}
+
+func expect(sequence uint64) []string {
+	if sequence == 0 {
+		return expectNothing
+	}
+	return []string{strconv.FormatUint(sequence, 10)}
 }
 
 // appendTarget is the subject and the envelope of what is saved.
@@ -157,7 +185,7 @@ func (p *port) Publish(op lane.Op, intent *events.Intent, acceptedAt events.Time
 	envelope := events.NewEnvelope(intent.IntentID, source, events.IntentSchema, acceptedAt)
 	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
 	header := envelope.Header()
-	header[streams.HeaderExpectedSequence] = []string{"0"}
+	header[streams.HeaderExpectedSequence] = expect(0)
 	p.publish(failpoint.Publish, streams.IntentSubject(intent.IntentID, intent.IntentKind), p.reply(op), header, events.Canonical(intent))
 }
 
@@ -200,7 +228,8 @@ func (p *port) Answer(request *lane.Request, answer lane.Answer) {
 // either, and the lane's deadlines repeat it.
 func (p *port) publish(effect failpoint.Effect, subject, reply string, header events.Header, data []byte) {
 	failpoint.Before(effect)
-	if err := p.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}); err != nil {
+	p.message = nats.Msg{Subject: subject, Reply: reply, Header: header, Data: data}
+	if err := p.nc.PublishMsg(&p.message); err != nil {
 		p.log.Warn("publish failed", zap.String("subject", subject), zap.Error(err))
 	}
 	failpoint.After(effect, p.nc)

@@ -59,7 +59,7 @@ type dispatch struct {
 	call  core.Call
 	reply core.Reply
 	began time.Time
-	place *place
+	place place
 
 	// redriveBy is until when a prepared redrive may be written: its wake-up is then sure to come after the record.
 	redriveBy time.Time
@@ -72,6 +72,9 @@ type dispatch struct {
 	decisions int
 	looks     int
 	tries     int
+
+	// step is the load, append or call under way: there is one at a time.
+	step op
 }
 
 type opKind int
@@ -104,6 +107,12 @@ type op struct {
 	accepted events.Timestamp
 	schedule core.Schedule
 	repeats  *op // what a pause is before
+}
+
+// next makes the dispatch's next load, append or call.
+func (d *dispatch) next(kind opKind) *op {
+	d.step = op{kind: kind, dispatch: d}
+	return &d.step
 }
 
 func (l *Lane) await(o *op, deadline time.Time) *op {
@@ -141,17 +150,15 @@ func (l *Lane) advance(now time.Time, d *dispatch) {
 	if d.work.request != nil {
 		actor = core.Actor{Operator: d.work.request.Operator}
 	}
-	command := l.command(now, d, core.PressureNone)
+	var pressure core.Pressure
+	if h := l.hooks[d.key.Hook]; h != nil && d.mayCall() {
+		d.place, pressure = h.take(now, d.stage == stageBegin)
+	}
+	command := l.command(now, d, pressure)
 	if len(core.Needs(command, state, actor)) > 0 {
+		d.place.release(errNotAttempted)
 		l.load(now, d)
 		return
-	}
-	if d.stage == stageBegin || d.stage == stageWake {
-		var pressure core.Pressure
-		if h := l.hooks[d.key.Hook]; h != nil {
-			d.place, pressure = h.take(now, d.stage == stageBegin)
-		}
-		command = l.command(now, d, pressure)
 	}
 	result, err := core.Commit(command, state, actor)
 	if err != nil {
@@ -160,6 +167,11 @@ func (l *Lane) advance(now time.Time, d *dispatch) {
 	}
 	l.observer.Decided(now, d.work.delivery, d.planned, result, d.work.trace)
 	l.save(now, d, result)
+}
+
+// mayCall reports whether what the core is about to say may be to call.
+func (d *dispatch) mayCall() bool {
+	return d.stage == stageBegin && (d.fresh || d.journal != nil) || d.stage == stageWake && d.journal != nil
 }
 
 func (l *Lane) command(now time.Time, d *dispatch, pressure core.Pressure) core.Command {
@@ -194,14 +206,13 @@ func (l *Lane) rejected(now time.Time, d *dispatch, err error) {
 }
 
 func (l *Lane) load(now time.Time, d *dispatch) {
-	o := l.await(&op{kind: opLoad, dispatch: d}, now.Add(l.options.AnswerWait))
-	l.effects.Load(o.id, d.key, d.exact)
+	l.emit(now, d.next(opLoad))
 }
 
 func (l *Lane) loaded(now time.Time, d *dispatch, loaded Loaded) {
 	if loaded.Err != nil {
 		l.observer.Failed("load", loaded.Err)
-		l.again(now, d, &op{kind: opLoad, dispatch: d})
+		l.again(now, d, d.next(opLoad))
 		return
 	}
 	d.tries = 0
@@ -223,7 +234,7 @@ func (l *Lane) loaded(now time.Time, d *dispatch, loaded Loaded) {
 		l.redecide(now, d)
 	case d.looks < maxLooks:
 		d.looks++
-		l.pause(now, d.looks, &op{kind: opLoad, dispatch: d})
+		l.pause(now, d.looks, d.next(opLoad))
 	default:
 		// Whoever won while still in flight has vanished again: nothing newer came.
 		d.lost, d.looks = false, 0
@@ -239,7 +250,6 @@ func (l *Lane) redecide(now time.Time, d *dispatch) {
 		return
 	}
 	d.place.release(errNotAttempted)
-	d.place = nil
 	if d.stage == stageRedrive {
 		d.stage = stagePrepare // its wake-up may be spent on what it lost to
 	}
@@ -254,7 +264,7 @@ func (l *Lane) save(now time.Time, d *dispatch, result *core.Result) {
 		return
 	}
 	d.data = document(result.Save)
-	l.emit(now, &op{kind: opAppend, dispatch: d})
+	l.emit(now, d.next(opAppend))
 }
 
 func document(save *core.Save) []byte {
@@ -351,12 +361,11 @@ func (l *Lane) finish(now time.Time, d *dispatch) {
 			// The attempt goes on from the record that announced it; its sequence is not known here.
 			d.journal, d.exact = nil, true
 		}
-		o := l.await(&op{kind: opCall, dispatch: d}, now.Add(call.Timeout))
+		o := l.await(d.next(opCall), now.Add(call.Timeout))
 		l.effects.Call(o.id, &d.call, d.work.trace)
 		return
 	}
 	d.place.release(errNotAttempted)
-	d.place = nil
 	w := d.work
 	if _, ok := d.tail.(core.HandBack); ok {
 		w.handBack = handBackDelay(w.delivery.Deliveries)
@@ -382,7 +391,6 @@ func (l *Lane) replied(now time.Time, o *op, reply core.Reply) {
 	} else {
 		d.place.release(errAttemptFailed)
 	}
-	d.place = nil
 	d.stage, d.reply, d.decisions = stageDecide, reply, 0
 	l.advance(now, d)
 }
@@ -392,9 +400,10 @@ func (l *Lane) timedOut(now time.Time, o *op) {
 	if len(l.late) == maxLate {
 		l.forgetLate(l.late[0])
 	}
+	id := o.id
 	late := &dispatch{key: o.dispatch.key, planned: o.dispatch.planned, call: o.dispatch.call}
 	l.replied(now, o, core.Reply{Kind: core.ReplyNone})
-	lateOp := &op{id: o.id, kind: opLate, dispatch: late, alarm: noAlarm}
+	lateOp := &op{id: id, kind: opLate, dispatch: late, alarm: noAlarm}
 	l.ops[lateOp.id] = lateOp
 	l.late = append(l.late, lateOp)
 }
@@ -495,7 +504,6 @@ func growing(n int) time.Duration {
 func (l *Lane) giveUp(now time.Time, d *dispatch) {
 	l.overAll(func(o *op) bool { return o.dispatch == d })
 	d.place.release(errNotAttempted)
-	d.place = nil
 	w := d.work
 	if w.delivery != nil {
 		w.handBack = handBackDelay(w.delivery.Deliveries)

@@ -67,7 +67,7 @@ func newHook(id events.HookID, limits HookLimits, observer Observer) *hook {
 	})}
 }
 
-// place is the right to one attempt of a hook; nil where there is none to give back.
+// place is the right to one attempt of a hook; the zero place is none.
 type place struct {
 	hook *hook
 	done func(error)
@@ -75,31 +75,32 @@ type place struct {
 
 // take reserves a place, or says what keeps the hook from being called. A full backlog keeps out what would join it,
 // and not what is on its way out of it.
-func (h *hook) take(now time.Time, joins bool) (*place, core.Pressure) {
+func (h *hook) take(now time.Time, joins bool) (place, core.Pressure) {
 	if joins && h.backlogFull {
-		return nil, core.PressureBacklogFull
+		return place{}, core.PressureBacklogFull
 	}
 	if h.taken >= h.limits.Places {
-		return nil, core.PressureSaturated
+		return place{}, core.PressureSaturated
 	}
 	done, err := h.breaker.Allow()
 	if err != nil {
-		return nil, core.PressureSuspended
+		return place{}, core.PressureSuspended
 	}
 	if h.taken++; h.taken == h.limits.Places {
 		h.fullSince = now
 	}
-	return &place{h, done}, core.PressureNone
+	return place{h, done}, core.PressureNone
 }
 
-// release gives the place back; err tells the breaker how the attempt went.
+// release gives the place back, if there is one; err tells the breaker how the attempt went.
 func (p *place) release(err error) {
-	if p == nil {
+	if p.hook == nil {
 		return
 	}
 	p.hook.taken--
 	p.hook.fullSince = time.Time{}
 	p.done(err)
+	*p = place{}
 }
 
 func (h *hook) suspended() bool { return h.breaker.State() == gobreaker.StateOpen }

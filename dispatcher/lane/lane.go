@@ -79,7 +79,7 @@ type work struct {
 	begun    time.Time
 	open     int // dispatches not yet settled
 	handBack time.Duration
-	progress *op
+	progress op
 	plan     []dispatch
 	trace    Trace
 }
@@ -157,7 +157,8 @@ func (l *Lane) Deliver(now time.Time, d *Delivery) {
 		return
 	}
 	w := l.begin(&work{delivery: d, begun: now, trace: d.Event.Trace})
-	w.progress = l.await(&op{kind: opProgress, work: w}, now.Add(l.options.AckWait/2))
+	w.progress = op{kind: opProgress, work: w}
+	l.await(&w.progress, now.Add(l.options.AckWait/2))
 	defer l.recovered(now, w)
 	if d.Source == Receipts {
 		l.taken++
@@ -398,13 +399,11 @@ func (l *Lane) settled(now time.Time, w *work) {
 // settleWork acknowledges the work's message, or hands it back if handBack says after how long.
 func (l *Lane) settleWork(now time.Time, w *work, handBack time.Duration) {
 	delete(l.works, w.id)
-	if w.progress != nil {
-		l.over(w.progress)
-	}
 	d := w.delivery
 	if d == nil {
 		return
 	}
+	l.over(&w.progress)
 	if d.Source == Receipts {
 		l.taken--
 	}
@@ -465,6 +464,5 @@ func (l *Lane) drop(w *work) {
 	l.overAll(func(o *op) bool { return o.dispatch != nil && o.dispatch.work == w })
 	for i := range w.plan {
 		w.plan[i].place.release(errNotAttempted)
-		w.plan[i].place = nil
 	}
 }
