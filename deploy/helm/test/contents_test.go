@@ -335,7 +335,12 @@ func TestTheValuesForTheBrokerFitTheStreams(t *testing.T) {
 // connect connects to a broker of the test's own.
 func connect(t *testing.T) *nats.Conn {
 	t.Helper()
-	nc, err := nats.Connect(natsembed.StartTest(t).ClientURL())
+	return connectTo(t, natsembed.StartTest(t).ClientURL())
+}
+
+func connectTo(t *testing.T, url string) *nats.Conn {
+	t.Helper()
+	nc, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
