@@ -14,6 +14,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -23,6 +25,7 @@ import (
 	"github.com/afterwrite/afterwrite/executors"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
 	"github.com/afterwrite/afterwrite/internal/natsembed"
+	"github.com/afterwrite/afterwrite/internal/observability"
 	"github.com/afterwrite/afterwrite/internal/version"
 	"github.com/afterwrite/afterwrite/providers"
 	"github.com/afterwrite/afterwrite/providers/periodicreport"
@@ -55,6 +58,10 @@ type Options struct {
 	// Dialer makes every connection of every part.
 	Dialer nats.CustomDialer
 	Logger *zap.Logger
+	// Metrics takes the metrics of every part. The dispatcher serves them, if it listens.
+	Metrics *prometheus.Registry
+	// Tracing takes the spans of every part, nil for nobody.
+	Tracing trace.TracerProvider
 }
 
 // Stack is a running Afterwrite.
@@ -82,6 +89,9 @@ func Start(ctx context.Context, options Options) (*Stack, error) {
 func (s *Stack) start(ctx context.Context, o Options) error {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
+	}
+	if o.Metrics == nil {
+		o.Metrics = observability.NewRegistry()
 	}
 	var err error
 	files := registry.Files{
@@ -164,6 +174,7 @@ func (s *Stack) runDispatcher(ctx, running context.Context, o Options) error {
 	options.NATS.Dialer = o.Dialer
 	options.Streams = s.settings(o)
 	options.Registry = s.Registry
+	options.Metrics, options.Tracing = o.Metrics, o.Tracing
 	options.AnyReceiptAge = options.MaxReceiptAge == 0
 	if options.Logger == nil {
 		options.Logger = o.Logger.Named("dispatcher")
@@ -188,7 +199,8 @@ func (s *Stack) runProvider(running context.Context, o Options) error {
 		return err
 	}
 	started, err := providers.Start(nc, periodicreport.CapabilityID, provider,
-		providers.WithVersion(version.Semantic()), providers.WithLogger(o.Logger.Named("provider")))
+		providers.WithVersion(version.Semantic()), providers.WithLogger(o.Logger.Named("provider")),
+		providers.WithMetrics(o.Metrics), providers.WithTracing(o.Tracing))
 	if err != nil {
 		nc.Close()
 		return err
@@ -216,9 +228,11 @@ func (s *Stack) runExecutor(ctx, running context.Context, o Options) error {
 			StateKey:    "goal_id",
 			EvaluatedAt: "observed_at",
 		}},
-		URL:    s.server.ClientURL(),
-		Dialer: o.Dialer,
-		Log:    o.Logger.Named("executor"),
+		URL:     s.server.ClientURL(),
+		Dialer:  o.Dialer,
+		Log:     o.Logger.Named("executor"),
+		Metrics: o.Metrics,
+		Tracing: o.Tracing,
 	})
 	if err != nil {
 		return err
