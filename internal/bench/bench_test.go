@@ -95,7 +95,7 @@ func TestLatencyIsMeasuredAloneAndUnderLoad(t *testing.T) {
 
 func TestAJournalIsFilledAndWorksOn(t *testing.T) {
 	b := newBench(t)
-	m := measured{row: row{Group: groupSize, Role: roleOurs, Hooks: 1, Replicas: 1, Storage: streams.FileStorage, Journaled: 20_000, share: 1}}
+	m := measured{row: row{Group: groupSize, Role: roleOurs, Hooks: 1, Replicas: 1, Storage: streams.FileStorage, Journaled: 20_000, times: 1, share: 1}}
 	if err := b.sized(t.Context(), &m); err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@
 // # A measurement
 //
 // The broker is new and its store empty. Receipts are published first, so that the publisher takes no part; then the
-// workers start. The clock runs from a tenth of the dispatches to the last, so that it sees neither the start nor the
-// connecting. Variants alternate within a run: whatever else the machine does, it does to all of them. Of the runs
+// workers start. The clock runs from a tenth of the dispatches to nine tenths, so that it sees neither the start nor the
+// end, and there is as much under way when it stops as when it started. Variants alternate within a run: whatever else the machine does, it does to all of them. Of the runs
 // the median is given, with the lowest and the highest.
 package main
 

@@ -148,13 +148,14 @@ const (
 	pollEvery = 5 * time.Millisecond
 	// stuckAfter is how long a measurement goes on without a dispatch being done.
 	stuckAfter = 20 * time.Second
-	// warmUp is the part of the dispatches before the clock runs.
-	warmUp = 10
+	// margin is the part of the dispatches before the clock runs, and again after it has stopped: a tenth. At its end
+	// there must be as much under way as at its beginning, or work that was done before would be counted in.
+	margin = 10
 )
 
 var errStuck = fmt.Errorf("no dispatch was done for %s", stuckAfter)
 
-// watch waits until total dispatches are done, the clock running from the end of the warm-up.
+// watch waits until total dispatches are done. The clock runs over all but the first and the last part of them.
 func (d *bed) watch(ctx context.Context, c *crew, total, before int64) (sample, error) {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
@@ -163,6 +164,7 @@ func (d *bed) watch(ctx context.Context, c *crew, total, before int64) (sample, 
 	if err != nil {
 		return sample{}, err
 	}
+	var ended *moment
 	warm := false
 	last, lastAt := int64(0), time.Now()
 	for {
@@ -171,19 +173,20 @@ func (d *bed) watch(ctx context.Context, c *crew, total, before int64) (sample, 
 			return sample{}, err
 		}
 		now := time.Now()
-		switch {
-		case done >= total:
-			ended, err := d.look(c, done, now)
-			if err != nil {
+		if warm && ended == nil && done >= total-total/margin || done >= total && ended == nil {
+			if ended, err = d.look(c, done, now); err != nil {
 				return sample{}, err
 			}
+		}
+		switch {
+		case done >= total:
 			return ended.since(began), nil
 		case done > last:
 			last, lastAt = done, now
 		case now.Sub(lastAt) > stuckAfter:
 			return sample{}, fmt.Errorf("%w, after %d of %d%s", errStuck, done, total, d.tally(ctx))
 		}
-		if !warm && done >= total/warmUp {
+		if !warm && done >= total/margin {
 			warm = true
 			if began, err = d.look(c, done, now); err != nil {
 				return sample{}, err

@@ -58,7 +58,7 @@ func (b *bench) once(ctx context.Context, m *measured, run int) (err error) {
 }
 
 func (b *bench) sample(ctx context.Context, d *bed, m *measured, run int) error {
-	s, err := d.saturate(ctx, max(b.Dispatches/m.share, 100), b.profilePath(m.row, run))
+	s, err := d.saturate(ctx, max(b.Dispatches*m.times/m.share, 100), b.profilePath(m.row, run))
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.Name, err)
 	}

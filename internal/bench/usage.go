@@ -67,7 +67,7 @@ func startProfiles(path string) (*profiles, error) {
 	if path == "" {
 		return &profiles{}, nil
 	}
-	runtime.MemProfileRate = 1 << 12 // finer than the default, so that every site of a dispatch is seen
+	runtime.MemProfileRate = 1 << 16 // finer than the default, so that every site of a dispatch is seen, and still cheap
 	f, err := os.Create(path + ".cpu")
 	if err == nil {
 		err = pprof.StartCPUProfile(f)
