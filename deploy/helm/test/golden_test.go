@@ -70,23 +70,23 @@ func difference(t *testing.T, before, after []object) []byte {
 		}
 		return m
 	}
-	old, new := byName(before), byName(after)
-	all := maps.Clone(old)
-	maps.Copy(all, new)
+	had, has := byName(before), byName(after)
+	all := maps.Clone(had)
+	maps.Copy(all, has)
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		o, was := old[name]
-		n, is := new[name]
+		b, was := had[name]
+		a, is := has[name]
 		switch {
 		case !is:
 			fmt.Fprintf(&out, "- %s\n", name)
 		case !was:
 			fmt.Fprintf(&out, "+ %s\n", name)
-			for line := range strings.Lines(string(whole(t, n))) {
+			for line := range strings.Lines(string(whole(t, a))) {
 				out.WriteString("+   " + line)
 			}
 		default:
-			lines := changedMembers(members(t, o), members(t, n))
+			lines := changedMembers(members(t, b), members(t, a))
 			if len(lines) > 0 {
 				fmt.Fprintf(&out, "  %s\n%s\n", name, strings.Join(lines, "\n"))
 			}
@@ -95,18 +95,18 @@ func difference(t *testing.T, before, after []object) []byte {
 	return out.Bytes()
 }
 
-func changedMembers(old, new map[string]string) []string {
+func changedMembers(before, after map[string]string) []string {
 	var lines []string
-	all := maps.Clone(old)
-	maps.Copy(all, new)
+	all := maps.Clone(before)
+	maps.Copy(all, after)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
-		o, was := old[path]
-		n, is := new[path]
-		if was && (!is || o != n) {
-			lines = append(lines, "-   "+path+": "+o)
+		b, was := before[path]
+		a, is := after[path]
+		if was && (!is || b != a) {
+			lines = append(lines, "-   "+path+": "+b)
 		}
-		if is && (!was || o != n) {
-			lines = append(lines, "+   "+path+": "+n)
+		if is && (!was || b != a) {
+			lines = append(lines, "+   "+path+": "+a)
 		}
 	}
 	return lines

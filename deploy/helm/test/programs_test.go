@@ -31,26 +31,26 @@ import (
 // patience is for a machine that does much else.
 const patience = 2 * time.Minute
 
+// built is where the programs are, empty if no test wanted them.
+var built string
+
 // programs builds the commands as the images hold them, once, and gives the folder.
-var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "afterwrite-programs-")
-	if err != nil {
+var programs = sync.OnceValues(func() (dir string, err error) {
+	if built, err = os.MkdirTemp("", "afterwrite-programs-"); err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir, "./cmd/...")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", built, "./cmd/...")
 	build.Dir = "../../.."
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
-	return dir, nil
+	return built, nil
 })
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, err := programs(); err == nil {
-		_ = os.RemoveAll(dir)
-	}
+	_ = os.RemoveAll(built) // nothing if there is nothing
 	os.Exit(code)
 }
 
@@ -111,20 +111,20 @@ func TestTheExampleRunsFromAReceiptToAnExecution(t *testing.T) {
 		if !isJob(p) {
 			continue
 		}
-		if c := newContainer(t, ctx, objects, p); c.cmd.Run() != nil {
+		if c := newContainer(ctx, t, objects, p); c.cmd.Run() != nil {
 			t.Fatalf("%s: %s\n%s", p.owner, c.cmd.ProcessState, &c.out)
 		}
 	}
 	var running []*container
 	for _, p := range all {
 		if !isJob(p) {
-			c := newContainer(t, ctx, objects, p)
+			c := newContainer(ctx, t, objects, p)
 			c.start(t)
 			running = append(running, c)
 		}
 	}
 	for _, c := range running {
-		c.awaitReady(t, ctx)
+		c.awaitReady(ctx, t)
 	}
 	nc := connectTo(t, broker.ClientURL())
 	js, err := jetstream.New(nc)
@@ -134,7 +134,7 @@ func TestTheExampleRunsFromAReceiptToAnExecution(t *testing.T) {
 	if _, err := streams.NewPublisher(js, streams.PublisherOptions{}).Publish(ctx, receipt(t)); err != nil {
 		t.Fatal(err)
 	}
-	awaitExecution(t, ctx, js)
+	awaitExecution(ctx, t, js)
 	for _, c := range running {
 		c.stop(t)
 	}
@@ -148,7 +148,7 @@ type container struct {
 	before             map[string]bool
 }
 
-func newContainer(t *testing.T, ctx context.Context, objects []object, p pod) *container {
+func newContainer(ctx context.Context, t *testing.T, objects []object, p pod) *container {
 	t.Helper()
 	spec := p.Spec.Containers[0]
 	binary := program(t, spec)
@@ -212,7 +212,7 @@ func (c *container) start(t *testing.T) {
 }
 
 // awaitReady asks what the readiness probe would.
-func (c *container) awaitReady(t *testing.T, ctx context.Context) {
+func (c *container) awaitReady(ctx context.Context, t *testing.T) {
 	t.Helper()
 	url := "http://127.0.0.1" + c.listen + "/readyz"
 	again := time.NewTicker(50 * time.Millisecond)
@@ -253,7 +253,7 @@ func (c *container) stop(t *testing.T) {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", ":0") //nolint:gosec,noctx // as the program will
+	listener, err := net.Listen("tcp", ":0") //nolint:gosec // as the program will
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func receipt(t *testing.T) *events.Receipt {
 	return r
 }
 
-func awaitExecution(t *testing.T, ctx context.Context, js jetstream.JetStream) {
+func awaitExecution(ctx context.Context, t *testing.T, js jetstream.JetStream) {
 	t.Helper()
 	consumer, err := js.OrderedConsumer(ctx, streams.Executions, jetstream.OrderedConsumerConfig{})
 	if err != nil {
@@ -290,10 +290,10 @@ func awaitExecution(t *testing.T, ctx context.Context, js jetstream.JetStream) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch e.Status {
-		case events.ExecutionCompleted:
+		if e.Status == events.ExecutionCompleted {
 			return
-		case events.ExecutionFailed, events.ExecutionRefused:
+		}
+		if e.Status == events.ExecutionFailed || e.Status == events.ExecutionRefused {
 			t.Fatalf("the execution is %s, %s", e.Status, e.Reason)
 		}
 	}

@@ -178,7 +178,7 @@ func firing(t *testing.T, rule rulefmt.Rule, scraped *series, interval, until ti
 
 func alert(t *testing.T, rule rulefmt.Rule, found promql.Sample) expectedAlert {
 	t.Helper()
-	own := labels.NewBuilder(found.Metric).Del(labels.MetricName).Labels().Map()
+	own := labels.NewBuilder(found.Metric).Del(model.MetricNameLabel).Labels().Map()
 	expand := func(text string) string {
 		t.Helper()
 		data := template.AlertTemplateData(own, nil, "", found)

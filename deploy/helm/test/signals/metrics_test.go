@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -90,7 +90,7 @@ func TestAlertsAndDashboardAskForWhatIsServed(t *testing.T) {
 				}
 				used[strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(selector.Name, "_bucket"), "_count"), "_sum")] = true
 				for _, matcher := range selector.LabelMatchers {
-					if matcher.Name != labels.MetricName && !slices.Contains(m.labels, matcher.Name) {
+					if matcher.Name != model.MetricNameLabel && !slices.Contains(m.labels, matcher.Name) {
 						t.Errorf("%s asks for the label %s, which %s does not have", who, matcher.Name, selector.Name)
 					}
 				}
