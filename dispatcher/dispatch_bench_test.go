@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/dispatcher/core"
@@ -40,7 +42,13 @@ func (o *outbox) take(b *testing.B, prefix string) nats.Msg {
 
 // BenchmarkDispatch measures the dispatcher's own work for one receipt of one hook that proposes one intent: from
 // the message of the receipt to its acknowledgement, everything but the broker and its client.
-func BenchmarkDispatch(b *testing.B) {
+func BenchmarkDispatch(b *testing.B) { benchmarkDispatch(b, nil) }
+
+// BenchmarkTracedDispatch is the same with spans, which are made and not sent.
+func BenchmarkTracedDispatch(b *testing.B) { benchmarkDispatch(b, sdktrace.NewTracerProvider()) }
+
+func benchmarkDispatch(b *testing.B, tracing trace.TracerProvider) {
+	b.Helper()
 	files, err := registry.ReadFiles([]string{"registry/testdata/installed/hooks"}, "registry/testdata/installed/profiles.yaml")
 	if err != nil {
 		b.Fatal(err)
@@ -52,7 +60,8 @@ func BenchmarkDispatch(b *testing.B) {
 	now := time.Now()
 	out := new(outbox)
 	p := newPort(out, zap.NewNop(), streams.DispatcherInbox(), time.Second)
-	r := &runner{port: p, log: zap.NewNop(), empty: now}
+	effects, spans := traced(tracing, p, time.Minute)
+	r := &runner{port: p, spans: spans, log: zap.NewNop(), empty: now}
 	all := &core.Installed{
 		Hooks: installed.Hooks, Profiles: installed.Profiles,
 		SkewAllowance: time.Second, DuplicateWindow: time.Minute, JournalAge: time.Hour,
@@ -61,7 +70,7 @@ func BenchmarkDispatch(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r.lane = lane.New(lane.Options{Installed: all}, p, newObserver(m, zap.NewNop(), func(string, error) {}, all.Hooks))
+	r.lane = lane.New(lane.Options{Installed: all}, effects, newObserver(m, zap.NewNop(), func(string, error) {}, all.Hooks))
 	messages, answers := make([]*nats.Msg, b.N), make([]*nats.Msg, b.N)
 	for i := range messages {
 		messages[i] = receiptMessage(i, now)

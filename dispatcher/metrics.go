@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -91,7 +92,7 @@ const scrapeWait = time.Second
 // Collect implements prometheus.Collector.
 func (c *inFlight) Collect(out chan<- prometheus.Metric) {
 	c.d.mu.Lock()
-	runners := c.d.runners[:len(c.d.runners):len(c.d.runners)]
+	runners := slices.Clone(c.d.runners)
 	c.d.mu.Unlock()
 	type load struct {
 		receipts int
