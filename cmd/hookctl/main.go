@@ -47,7 +47,9 @@ type commands struct {
 		Plan  streamsPlan  `cmd:"" help:"Say how the broker differs from the topology, and what apply would do."`
 		Apply streamsApply `cmd:"" help:"Make the broker hold the topology, losing nothing."`
 	} `cmd:"" help:"The streams and their consumers."`
-	Bench benchCommand `cmd:"" help:"Measure what this machine and a broker can do, touching nothing that is there."`
+	Status statusCommand `cmd:"" help:"Show how everything is: streams, consumers, dispatchers, hooks, failures, conflicts."`
+	Doctor doctorCommand `cmd:"" help:"Look for what is wrong, and say what to do about it."`
+	Bench  benchCommand  `cmd:"" help:"Measure what this machine and a broker can do, touching nothing that is there."`
 
 	Version kong.VersionFlag `help:"Print the version and exit."`
 }
