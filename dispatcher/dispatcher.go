@@ -242,19 +242,40 @@ func (d *Dispatcher) recordRefusals(ctx context.Context) error {
 		}
 		subject, envelope := appendTarget(result.Save)
 		m := &nats.Msg{Subject: subject, Header: envelope.Header(), Data: events.Canonical(result.Save.Refusal)}
-		_, err = d.js.PublishMsg(ctx, m, jetstream.WithExpectLastSequencePerSubject(result.Save.Expect))
-		if err != nil && !isWrongLastSequence(err) {
+		m.Header[streams.HeaderExpectedSequence] = expect(result.Save.Expect)
+		if err := d.create(ctx, m); err != nil {
 			return fmt.Errorf("record a refused registration: %w", err)
 		}
 	}
 	return nil
 }
 
-func isWrongLastSequence(err error) bool {
-	api := (*jetstream.APIError)(nil)
-	return errors.As(err, &api) &&
-		(api.ErrorCode == codeWrongLastSequence || api.ErrorCode == codeWrongLastSequenceConstant)
+// create publishes a message that expects nothing on its subject, outside of any lane. One that is there is as good,
+// and one that is only in flight may come to nothing, so that is waited for.
+func (d *Dispatcher) create(ctx context.Context, m *nats.Msg) error {
+	for {
+		_, err := d.js.PublishMsg(ctx, m)
+		api := (*jetstream.APIError)(nil)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.As(err, &api):
+			return err
+		case api.ErrorCode == codeWrongLastSequence:
+			return nil
+		case api.ErrorCode != codeWrongLastSequenceConstant:
+			return err
+		}
+		select {
+		case <-time.After(inFlightWait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
+
+// inFlightWait is how long a rival write gets to be stored.
+const inFlightWait = 100 * time.Millisecond
 
 // serveRedrive answers operators' requests. Every dispatcher does, and the broker gives each request to one.
 func (d *Dispatcher) serveRedrive(ctx context.Context) (micro.Service, error) {

@@ -10,7 +10,8 @@
 //   - dispatcher/lane carries a dispatch through its decisions, in order, with patience.
 //   - This package is the host around lanes. port.go turns a lane's effects into NATS messages, inbound.go turns NATS
 //     messages into a lane's inputs, runner.go is the goroutine between the two. watch.go looks at the broker,
-//     redrive.go takes operators' requests, health.go and observer.go tell how it is.
+//     redrive.go takes operators' requests, health.go, observer.go and metrics.go tell how it is, and tracing.go carries
+//     the trace of a receipt on around a lane's effects.
 //   - dispatcher/registry reads what is installed; dispatcher/journal reads what was decided.
 //
 // # When things fail

@@ -222,7 +222,7 @@ func (d *Dispatcher) rebuild(ctx context.Context) error {
 			Subject: streams.RetryAtSubject(r.DispatchID, r.HookID),
 			Header:  streams.FirstScheduleHeader(r.DispatchID, r.HookID, now),
 		}
-		if _, err := d.js.PublishMsg(ctx, m); err != nil && !isWrongLastSequence(err) {
+		if err := d.create(ctx, m); err != nil {
 			return fmt.Errorf("make wake-ups again: %w", err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/afterwrite/afterwrite/events"
@@ -26,9 +27,9 @@ type Stored[D any] struct {
 	At time.Time
 }
 
-// Read reads what a stream holds on the filter's subjects, in the order it was written, and ends with what is there
-// when it begins. With latest it reads the last message of each subject only. A message that is not an event of a
-// document is an error that names its sequence; the reader may go on.
+// Read reads what a stream holds on the filter's subjects, in the order it was written, and ends with what its leader
+// holds when it begins. With latest it reads the last message of each subject only. A message that is not an event of
+// a document is an error that names its sequence; the reader may go on.
 func Read[D any](
 	ctx context.Context, js jetstream.JetStream, stream, filter string, latest bool, decode func([]byte) (D, error),
 ) iter.Seq2[Stored[D], error] {
@@ -43,12 +44,6 @@ func Read[D any](
 		if latest {
 			policy = jetstream.DeliverLastPerSubjectPolicy
 		}
-		handle, err := js.Stream(ctx, stream)
-		if err != nil {
-			fail(err)
-			return
-		}
-		end := handle.CachedInfo().State.LastSeq
 		consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{filter}, DeliverPolicy: policy,
 		})
@@ -57,8 +52,12 @@ func Read[D any](
 			return
 		}
 		defer forget(ctx, js, stream, consumer)
-		pending := consumer.CachedInfo().NumPending
-		if pending == 0 {
+		// The consumer may sit on a replica that lags, and does not know what is still to come.
+		end, err := lastSequence(ctx, js, stream, filter)
+		if err != nil || end == 0 {
+			if err != nil {
+				fail(err)
+			}
 			return
 		}
 		messages, err := consumer.Messages()
@@ -67,18 +66,58 @@ func Read[D any](
 			return
 		}
 		defer messages.Stop()
-		for ; pending > 0; pending-- {
-			m, err := messages.Next(jetstream.NextContext(ctx))
+		for sequence := uint64(0); sequence < end; {
+			m, err := next(ctx, messages)
 			if err != nil {
 				fail(err)
 				return
 			}
 			stored, err := readStored(m, decode)
-			if stored.Sequence > end || !yield(stored, err) {
+			if !yield(stored, err) {
 				return
 			}
+			sequence = stored.Sequence
 		}
 	}
+}
+
+// stall is how long a reading waits for a message that is there, until it says that it cannot go on.
+const stall = 10 * time.Second
+
+func next(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, stall)
+	defer cancel()
+	return messages.Next(jetstream.NextContext(ctx))
+}
+
+// lastSequence is that of the last message on the filter's subjects, asked of the stream's leader; 0 if there is none.
+func lastSequence(ctx context.Context, js jetstream.JetStream, stream, filter string) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, stall)
+	defer cancel()
+	request, err := json.Marshal(map[string]string{"last_by_subj": filter})
+	if err != nil {
+		return 0, err
+	}
+	answer, err := js.Conn().RequestWithContext(ctx, MsgGetSubject(stream), request)
+	if err != nil {
+		return 0, err
+	}
+	var last struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Sequence uint64 `json:"seq"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(answer.Data, &last); err != nil {
+		return 0, fmt.Errorf("read the broker's answer: %w", err)
+	}
+	if last.Error != nil && last.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound {
+		return 0, nil
+	}
+	if last.Error != nil {
+		return 0, last.Error
+	}
+	return last.Message.Sequence, nil
 }
 
 // forget deletes the consumer of a reading that is over. Should that fail, the broker does so by itself, later.
