@@ -62,17 +62,27 @@ func (w *world) executions() []*events.Execution {
 // last is the last message on the subject, nil if there is none.
 func (w *world) last(stream, subject string) *jetstream.RawStreamMsg {
 	w.t.Helper()
+	handle := w.stream(stream)
 	m, err := asked(w, func(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-		handle, err := w.js.Stream(ctx, stream)
-		if err != nil {
-			return nil, err
-		}
 		return handle.GetLastMsgForSubject(ctx, subject)
 	})
 	if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
 		w.t.Fatal(err)
 	}
 	return m
+}
+
+// stream is the handle of the stream, by which it is looked at again and again.
+func (w *world) stream(name string) jetstream.Stream {
+	w.t.Helper()
+	if w.handles[name] == nil {
+		handle, err := asked(w, func(ctx context.Context) (jetstream.Stream, error) { return w.js.Stream(ctx, name) })
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.handles[name] = handle
+	}
+	return w.handles[name]
 }
 
 // asked repeats a question that goes unanswered, as one may that reaches a broker while it starts.
@@ -150,9 +160,10 @@ func (w *world) executed(intents int) []*events.Execution {
 // count is how many messages the stream holds.
 func (w *world) count(stream string) uint64 {
 	w.t.Helper()
-	handle, err := asked(w, func(ctx context.Context) (jetstream.Stream, error) { return w.js.Stream(ctx, stream) })
+	handle := w.stream(stream)
+	info, err := asked(w, func(ctx context.Context) (*jetstream.StreamInfo, error) { return handle.Info(ctx) })
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return handle.CachedInfo().State.Msgs
+	return info.State.Msgs
 }

@@ -115,8 +115,8 @@ func TestAStopFinishesWhatIsUnderWay(t *testing.T) {
 	w.unready(d, "not_started: stopping")
 	release.open()
 	w.stopped(d)
-	w.decidedOnce(p, receipts)
 	w.acknowledged(last)
+	w.decidedOnce(p, receipts)
 }
 
 func TestAStopHandsBackWhatDoesNotEndInTime(t *testing.T) {
@@ -148,9 +148,9 @@ func TestRollingRestartsUnderWayLoseAndRepeatNothing(t *testing.T) {
 	w.serve(p)
 	var receipts []*events.Receipt
 	var last uint64
-	for i := range 8 {
+	for i := range 6 {
 		d := w.dispatch()
-		more, at := w.flood(fmt.Sprintf("turn_%d_", i), 200, d.stop) // into the arms of one that is leaving
+		more, at := w.flood(fmt.Sprintf("turn_%d_", i), 100, d.stop) // into the arms of one that is leaving
 		receipts, last = append(receipts, more...), at
 		w.stopped(d)
 	}

@@ -62,11 +62,7 @@ func TestValidationMatrix(t *testing.T) {
 // primary holds that the receipt is stored as it was published, and that it still says that the Turn may spend.
 func (w *world) primary(s settlement, at streams.Published) {
 	w.t.Helper()
-	stream, err := w.js.Stream(w.ctx, streams.Receipts)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	stored, err := stream.GetMsg(w.ctx, at.Sequence)
+	stored, err := w.stream(streams.Receipts).GetMsg(w.ctx, at.Sequence)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -394,8 +390,10 @@ func rowHooks(t *testing.T) {
 
 	const turns = 20
 	var order []string
+	var last uint64
 	for i := range turns {
-		s, _ := w.settle(completed(fmt.Sprint("turn", i)))
+		s, at := w.settle(completed(fmt.Sprint("turn", i)))
+		last = at.Sequence
 		for p, want := range map[*probe]verdict{
 			one:   {events.StatusFailed, events.CodeResultContractRejected, events.ReasonTooManyIntents},
 			two:   proposed,
@@ -409,6 +407,7 @@ func rowHooks(t *testing.T) {
 	if diff := cmp.Diff(order, calls.seen()); diff != "" {
 		t.Error("the order of invocations differs (-want +got):\n" + diff)
 	}
+	w.acknowledged(last)
 	var kept int
 	for _, intent := range w.intents() {
 		if intent.CapabilityID == probeCapability {
@@ -712,13 +711,9 @@ func rowBoundary(t *testing.T) {
 // messages are all messages that the stream holds.
 func (w *world) messages(stream string) []*jetstream.RawStreamMsg {
 	w.t.Helper()
-	handle, err := w.js.Stream(w.ctx, stream)
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	var messages []*jetstream.RawStreamMsg
 	for next := uint64(1); ; {
-		m, err := handle.GetMsg(w.ctx, next, jetstream.WithGetMsgSubject(">"))
+		m, err := w.stream(stream).GetMsg(w.ctx, next, jetstream.WithGetMsgSubject(">"))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return messages
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long a test may take in all. Nothing takes nearly that long on an idle machine.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
 
 // world is an Afterwrite under test, as a client of its broker sees it.
 type world struct {
@@ -33,6 +33,8 @@ type world struct {
 	url     string
 	nc      *nats.Conn
 	js      jetstream.JetStream
+	// handles are those of the streams that were looked at.
+	handles map[string]jetstream.Stream
 	// dialed records every connection that is made by any part, the test's own included.
 	dialed *dialer
 	// logs are what every part logged.
@@ -47,7 +49,10 @@ func newWorld(t *testing.T) *world {
 	patient, cancel := context.WithTimeout(ctx, patience)
 	t.Cleanup(cancel)
 	core, logs := observer.New(zap.DebugLevel)
-	w := &world{t: t, ctx: ctx, patient: patient, dialed: &dialer{}, logs: logs, logger: zap.New(core)}
+	w := &world{
+		t: t, ctx: ctx, patient: patient, handles: map[string]jetstream.Stream{},
+		dialed: &dialer{}, logs: logs, logger: zap.New(core),
+	}
 	t.Cleanup(w.explain)
 	return w
 }
@@ -57,7 +62,7 @@ func (w *world) explain() {
 	if !w.t.Failed() {
 		return
 	}
-	const most = 40
+	const most = 12
 	entries := w.logs.Filter(func(e observer.LoggedEntry) bool { return e.Level >= zap.WarnLevel }).All()
 	for _, e := range entries[max(0, len(entries)-most):] {
 		w.t.Logf("%s %s %s: %s %v", e.Time.Format("15:04:05.000"), e.Level, e.LoggerName, e.Message, e.ContextMap())
@@ -192,7 +197,7 @@ func (w *world) publishRaw(subject string, header events.Header, data []byte) ui
 	return ack.Sequence
 }
 
-const poll = 5 * time.Millisecond
+const poll = 10 * time.Millisecond
 
 // eventually looks until there is nothing to complain about.
 func (w *world) eventually(look func() (complaint string)) {
