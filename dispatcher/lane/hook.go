@@ -40,7 +40,7 @@ type hook struct {
 	limits  HookLimits
 	taken   int
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
-	// fullSince is since when every place has been taken, zero if one is free.
+	// fullSince is when the last place was taken, zero once more than a quarter of them is free again.
 	fullSince time.Time
 	// backlogFull is told by the host, which looks at the broker now and then.
 	backlogFull bool
@@ -86,7 +86,7 @@ func (h *hook) take(now time.Time, joins bool) (place, core.Pressure) {
 	if err != nil {
 		return place{}, core.PressureSuspended
 	}
-	if h.taken++; h.taken == h.limits.Places {
+	if h.taken++; h.taken == h.limits.Places && h.fullSince.IsZero() {
 		h.fullSince = now
 	}
 	return place{h, done}, core.PressureNone
@@ -98,7 +98,9 @@ func (p *place) release(err error) {
 		return
 	}
 	p.hook.taken--
-	p.hook.fullSince = time.Time{}
+	if places := p.hook.limits.Places; places-p.hook.taken > places/relaxedPart {
+		p.hook.fullSince = time.Time{}
+	}
 	p.done(err)
 	*p = place{}
 }
@@ -125,29 +127,34 @@ const (
 	// maxWakeBatch bounds one pull of wake-ups, so that those of a hook do not crowd out its receipts.
 	maxWakeBatch = 64
 	// patience is how long a full hook holds back the receipts of the others before its work is deferred instead.
-	patience = 50 * time.Millisecond
+	patience = 250 * time.Millisecond
+	// relaxedPart: more than this part of its places must be free for a hook that was full to count as keeping up.
+	relaxedPart = 4
 )
+
+// slow reports whether the hook has not kept up for longer than patience. One that is full and answers now and then is
+// as slow as one that does not answer.
+func (h *hook) slow(now time.Time) bool { return !h.fullSince.IsZero() && now.Sub(h.fullSince) >= patience }
 
 // receiptRoom is how many receipts to pull. They start at once, so it is the free places of the fullest hook: a
 // provider that cannot keep up slows the intake instead of having its work deferred. But a hook may not hold up the
-// others: while there is one that is not full, those that stay full longer than patience are passed over, and so
-// are suspended ones. Their part of a receipt is deferred.
+// others: while there is one that keeps up, those that are slow are passed over, and so are suspended ones. Their part
+// of a receipt is deferred.
 func receiptRoom(hooks []*hook, free int, now time.Time) int {
-	room, full, open := free, 0, 0
+	keeping, slow := free, free
+	keep := false
 	for _, h := range hooks {
-		switch {
+		switch room := h.limits.Places - h.taken; {
 		case h.suspended():
-		case h.taken < h.limits.Places:
-			open++
-			room = min(room, h.limits.Places-h.taken)
-		case now.Sub(h.fullSince) < patience:
-			return 0
+		case h.slow(now):
+			slow = min(slow, room)
 		default:
-			full++
+			keep = true
+			keeping = min(keeping, room)
 		}
 	}
-	if full > 0 && open == 0 {
-		return 0
+	if keep {
+		return keeping
 	}
-	return room
+	return slow
 }

@@ -66,7 +66,7 @@ func play(t *testing.T, script string) string {
 	var out strings.Builder
 	s := &stage{t: t, entries: map[core.Key]core.Entry{}, stored: map[core.Key][]byte{}, saves: map[lane.Op]*core.Save{}, data: map[lane.Op][]byte{}}
 	effects := false
-	for _, line := range strings.Split(strings.TrimSuffix(script, "\n"), "\n") {
+	for _, line := range strings.SplitSeq(strings.TrimSuffix(script, "\n"), "\n") {
 		switch {
 		case line == "----":
 			effects = true
@@ -386,7 +386,7 @@ func (s *stage) Schedule(op lane.Op, schedule core.Schedule) {
 	if schedule.Replace {
 		verb = "reschedule"
 	}
-	s.say("%s %s in %s #%d", verb, s.named(schedule.Key), schedule.At.Sub(time.Now()), op)
+	s.say("%s %s in %s #%d", verb, s.named(schedule.Key), time.Until(schedule.At), op)
 }
 
 func (s *stage) Forget(op lane.Op) { s.say("forget #%d", op) }

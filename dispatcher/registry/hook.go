@@ -24,7 +24,7 @@ type Limits struct {
 }
 
 // DefaultLimits hold for a hook whose file says nothing about them.
-var DefaultLimits = Limits{BacklogCeiling: 1_000_000, MaxInFlight: 1024}
+var DefaultLimits = Limits{BacklogCeiling: 1_000_000, MaxInFlight: 256}
 
 const (
 	maxBacklogCeiling = 100_000_000

@@ -77,7 +77,7 @@ func TestInstalledHooksAndProfilesAreWhatTheFilesSay(t *testing.T) {
 	}
 
 	wantLimits := map[string]registry.Limits{
-		trigger: {MaxInFlight: 1024, BacklogCeiling: 1_000_000},
+		trigger: {MaxInFlight: 256, BacklogCeiling: 1_000_000},
 		recount: {MaxInFlight: 8, BacklogCeiling: 500},
 	}
 	if diff := cmp.Diff(wantLimits, installed.Limits); diff != "" {
