@@ -33,8 +33,8 @@ func setPayloads(t *rapid.T, v reflect.Value) {
 			setPayloads(t, v.Elem())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			setPayloads(t, v.Field(i))
+		for _, field := range v.Fields() {
+			setPayloads(t, field)
 		}
 	case reflect.Slice:
 		if v.Type() == reflect.TypeFor[jsontext.Value]() {

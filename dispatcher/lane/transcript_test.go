@@ -66,7 +66,7 @@ func play(t *testing.T, script string) string {
 	var out strings.Builder
 	s := &stage{t: t, entries: map[core.Key]core.Entry{}, stored: map[core.Key][]byte{}, saves: map[lane.Op]*core.Save{}, data: map[lane.Op][]byte{}}
 	effects := false
-	for _, line := range strings.SplitSeq(strings.TrimSuffix(script, "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(script, "\n"), "\n") {
 		switch {
 		case line == "----":
 			effects = true
