@@ -10,6 +10,7 @@
 //	reasons             which reasons a dispatch receipt has, by status and code
 //	flags BINARY        the settings of a binary, as it tells them
 //	commands hookctl    the commands of the tool and their flags
+//	capacity            the memory that the broker needs, by load
 //
 // go generate ./internal/doccheck writes the pages anew, and what the commands in the README print. Nothing else lives
 // here.

@@ -23,6 +23,7 @@ var sources = map[string]func(t *testing.T, args []string) string{
 	"reasons":  reasons,
 	"flags":    binaryFlags,
 	"commands": commands,
+	"capacity": capacity,
 }
 
 var part = regexp.MustCompile(`(?s)<!-- from: ([^\n]*) -->\n.*?<!-- end -->\n`)
