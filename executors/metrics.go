@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -79,6 +80,17 @@ func outcomeOf(err error) string {
 
 // Reasons are why the process does not take intents, or should not be left to, one sentence each; none if it is ready.
 func (p *Process) Reasons() []string { return p.health.Reasons() }
+
+// unavailable says which kinds of intent cannot be taken, "" if all can.
+func unavailable(pullers []*puller) string {
+	var troubles []string
+	for _, puller := range pullers {
+		if trouble := puller.trouble.Load(); trouble != nil {
+			troubles = append(troubles, *trouble)
+		}
+	}
+	return strings.Join(troubles, "; ")
+}
 
 const (
 	// fullPercent is how full the executions may be before readiness says so.

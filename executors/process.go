@@ -182,6 +182,7 @@ func New(opts Options) (*Process, error) {
 			return nil, fmt.Errorf("grants[%d].policy: %w", i, err)
 		}
 		p.grants[opts.Grants[i].IntentKind] = grant
+		p.metrics.inFlight.WithLabelValues(opts.Grants[i].IntentKind) // there from the start, at 0
 	}
 	return p, nil
 }
@@ -218,6 +219,7 @@ func (p *Process) Run(ctx context.Context) error {
 		taking.Go(func() error { return puller.pull(fail, working) })
 	}
 	taking.Go(func() error { return p.watchExecutions(fail) })
+	p.health.Check(intentsUnavailable, func() string { return unavailable(pullers) })
 	p.health.Clear(observability.NotStarted)
 	p.log.Info("taking intents", zap.Int("kinds", len(pullers)))
 	err = taking.Wait()
@@ -277,7 +279,9 @@ func (p *Process) prepare(ctx context.Context) ([]*puller, error) {
 			return nil, fmt.Errorf("executors: the consumer of %s: %w", grant.IntentKind, err)
 		}
 		if !grant.Off {
-			pullers = append(pullers, &puller{p, grant, consumer, make(chan struct{}, grant.Concurrency)})
+			pullers = append(pullers, &puller{
+				Process: p, grant: grant, pulled: consumer, slots: make(chan struct{}, grant.Concurrency),
+			})
 		}
 	}
 	return pullers, nil

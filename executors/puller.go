@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,6 +22,8 @@ type puller struct {
 	grant  *Grant
 	pulled jetstream.Consumer
 	slots  chan struct{}
+	// trouble says why it cannot take intents, nil if it can.
+	trouble atomic.Pointer[string]
 }
 
 // topology is the part of the topology that is the executor's own: its consumers, one for each grant.
@@ -80,7 +83,7 @@ func (p *puller) pull(taking, working context.Context) error {
 			continue
 		}
 		if err == nil {
-			p.health.Clear(intentsUnavailable)
+			p.trouble.Store(nil)
 			continue
 		}
 		if p.nc.IsClosed() {
@@ -89,7 +92,8 @@ func (p *puller) pull(taking, working context.Context) error {
 		if consumer, missing := p.consumer(taking, p.grant, true); missing == nil {
 			p.pulled = consumer
 		}
-		p.health.Set(intentsUnavailable, fmt.Sprintf("cannot take intents of %s: %v", p.grant.IntentKind, err))
+		sentence := fmt.Sprintf("cannot take intents of %s: %v", p.grant.IntentKind, err)
+		p.trouble.Store(&sentence)
 		p.log.Warn("cannot take intents", zap.String("intent_kind", p.grant.IntentKind), zap.Error(err))
 		_ = wait(taking, pause)
 		pause = longer(pause)
