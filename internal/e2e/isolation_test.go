@@ -28,6 +28,11 @@ var conducts = []struct {
 		verdict{events.StatusFailed, events.CodeResultContractRejected, events.ReasonResultMalformed}},
 	{"says too much", func(c call) answer { return c.says(make([]byte, 1<<20-1)) },
 		verdict{events.StatusFailed, events.CodeResultContractRejected, events.ReasonResultTooLarge}},
+	{"says it in no envelope", func(c call) answer { return answer{data: proposes(c).data} },
+		verdict{events.StatusFailed, events.CodeResultContractRejected, events.ReasonResultMalformed}},
+	{"says it as another document", func(c call) answer {
+		return answer{events.NewEnvelope(c.input.DispatchID, "probe", events.IntentSchema, "").Header(), proposes(c).data}
+	}, verdict{events.StatusFailed, events.CodeResultContractRejected, events.ReasonResultMalformed}},
 	{"says the same twice", func(c call) answer { return c.propose(c.note("x"), c.note("x")) },
 		verdict{events.StatusFailed, events.CodeResultContractRejected, events.ReasonIntentRepeated}},
 	{"speaks for its neighbour", func(c call) answer {

@@ -680,33 +680,26 @@ func TestOneMessageAtAnyTimeIsOneDispatch(t *testing.T) {
 func TestASlowProviderIsNotDecidedTwiceByTwoDispatchers(t *testing.T) {
 	t.Parallel()
 	const ackWait = time.Second
-	p := newProbe("a", nil)
-	w := newParts(t, streams.Settings{AckWait: ackWait}, p)
-	p.answer = func(c call) answer {
-		w.wait(after(ackWait * 9 / 10))
-		return proposes(c)
-	}
-	w.serve(p)
-	w.dispatch()
-	w.dispatch()
-	const turns = 20
-	var last uint64
-	for i := range turns {
-		_, at := w.settle(completed(fmt.Sprint("turn", i)))
-		last = at.Sequence
-	}
-	w.acknowledged(last)
-	records := w.records()
-	if len(records) != turns {
-		t.Errorf("%d records, want %d", len(records), turns)
-	}
-	for _, r := range records {
-		if r.RecordNumber != 1 || r.Status != events.StatusProposed {
-			t.Errorf("record %d of %s is %s, want a first one that is proposed", r.RecordNumber, r.DispatchID, r.Status)
-		}
-	}
-	if n := len(p.made()); n != turns {
-		t.Errorf("%d calls, want %d", n, turns)
+	for name, takes := range map[string]time.Duration{"just inside the ack wait": ackWait * 9 / 10, "beyond it": ackWait * 5 / 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProbe("a", nil)
+			w := newParts(t, streams.Settings{AckWait: ackWait}, p)
+			p.answer = func(c call) answer {
+				w.wait(after(takes))
+				return proposes(c)
+			}
+			w.serve(p)
+			w.dispatch()
+			w.dispatch()
+			const turns = 20
+			receipts, last := w.flood("turn", turns)
+			w.acknowledged(last)
+			w.decidedOnce(p, receipts)
+			if n := len(p.made()); n != turns {
+				t.Errorf("%d calls, want %d", n, turns)
+			}
+		})
 	}
 }
 

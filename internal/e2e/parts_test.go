@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -135,15 +134,6 @@ func (p *parts) stopped(r *running) {
 	if r.err != nil {
 		p.t.Fatalf("the dispatcher ended with %v", r.err)
 	}
-}
-
-// every runs f for each of n at once and waits for all.
-func every(n int, f func(i int)) {
-	var group sync.WaitGroup
-	for i := range n {
-		group.Go(func() { f(i) })
-	}
-	group.Wait()
 }
 
 // after is closed once d has passed, for a provider that takes its time.

@@ -663,7 +663,7 @@ func rowBoundary(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			last = w.publishAs(fmt.Sprintf("message_%d_%d", i, j), s.receipt)
+			w.publishAs(fmt.Sprintf("message_%d_%d", i, j), s.receipt)
 		}
 		last = w.publishRaw(streams.ReceiptSubject(events.TodoCompleted),
 			events.NewEnvelope(fmt.Sprintf("message_%d", i), "probe", events.ReceiptSchema, "").Header(),
@@ -737,7 +737,7 @@ func (w *world) get(address, path string) []byte {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }() // it has been read to its end
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		w.t.Fatal(err)
