@@ -194,6 +194,7 @@ func (p *Process) Ready() <-chan struct{} { return p.health.Ready() }
 // back those that have not, and closes its connection. It may be called once.
 func (p *Process) Run(ctx context.Context) error {
 	defer p.disconnect()
+	defer p.health.Set(observability.NotStarted, stopping)
 	if err := p.connect(); err != nil {
 		return err
 	}
@@ -211,7 +212,7 @@ func (p *Process) Run(ctx context.Context) error {
 	taking, fail := errgroup.WithContext(ctx)
 	defer context.AfterFunc(fail, func() {
 		p.draining.Store(true)
-		p.health.Set(observability.NotStarted, "stopping")
+		p.health.Set(observability.NotStarted, stopping)
 		drained := time.AfterFunc(p.opts.DrainTimeout, func() { abandon(errStopped) })
 		context.AfterFunc(working, func() { drained.Stop() })
 	})()
@@ -306,6 +307,9 @@ func (p *Process) watchExecutions(ctx context.Context) error {
 		}
 	}
 }
+
+// stopping is why a process that was ready takes no more.
+const stopping = "stopping"
 
 func (p *Process) stopping() bool { return p.draining.Load() }
 
