@@ -134,7 +134,9 @@ const (
 
 // slow reports whether the hook has not kept up for longer than patience. One that is full and answers now and then is
 // as slow as one that does not answer.
-func (h *hook) slow(now time.Time) bool { return !h.fullSince.IsZero() && now.Sub(h.fullSince) >= patience }
+func (h *hook) slow(now time.Time) bool {
+	return !h.fullSince.IsZero() && now.Sub(h.fullSince) >= patience
+}
 
 // receiptRoom is how many receipts to pull. They start at once, so it is the free places of the fullest hook: a
 // provider that cannot keep up slows the intake instead of having its work deferred. But a hook may not hold up the
