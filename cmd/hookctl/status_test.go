@@ -62,20 +62,35 @@ func TestStatusAsksDispatchersForTheirReadinessAndBreakers(t *testing.T) {
 		t.Errorf("%+v: want one reason why it could not be asked", away)
 	}
 
-	// One receipt finds nobody, which trips the breaker; the next one is put off.
-	run(t.Context(), []string{"receipt", "publish", "--nats-url", s.URL(), "testdata/longhorizon.jsonl"},
-		stdio{nil, new(bytes.Buffer), new(bytes.Buffer)})
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	for {
-		h := status(t, args...).Hooks[0]
-		if h.Breakers["open"] == 1 && h.Suspended > 0 && h.Records["retrying"] > h.Suspended {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("%+v: want its breaker open, and dispatches put off as suspended", h)
-		default:
+	publish := func(file string) {
+		t.Helper()
+		var said bytes.Buffer
+		if run(t.Context(), []string{"receipt", "publish", "--nats-url", s.URL(), file}, stdio{nil, new(bytes.Buffer), &said}) == exitFailed {
+			t.Fatal(&said)
 		}
 	}
+	eventually := func(want string, so func(hookStatus) bool) {
+		t.Helper()
+		deadline := time.NewTimer(patience)
+		defer deadline.Stop()
+		for {
+			h := status(t, args...).Hooks[0]
+			if so(h) {
+				return
+			}
+			select {
+			case <-deadline.C:
+				t.Fatalf("%+v: want %s", h, want)
+			default:
+			}
+		}
+	}
+	publish("testdata/longhorizon.jsonl")
+	eventually("its breaker open, for nobody was there", func(h hookStatus) bool {
+		return h.Breakers["open"] == 1 && h.Breakers["closed"] == 0 && h.Records["retrying"] > 0
+	})
+	publish("demo.jsonl")
+	eventually("what came later put off as suspended", func(h hookStatus) bool {
+		return h.Suspended > 0 && h.Suspended < h.Records["retrying"]
+	})
 }
