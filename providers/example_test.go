@@ -31,7 +31,7 @@ func Example() {
 			Operation:     "draft_entry",
 			PolicyVersion: "v1",
 			Payload:       map[string]any{"goal_id": in.Source.GoalID, "facts": in.Projection.FactRefs},
-			Budget:        events.IntentBudget{MaxAttempts: 2, MaxResultBytes: 2048},
+			Budget:        events.IntentBudget{MaxAttempts: 1, MaxResultBytes: 2048},
 		}}, nil
 	})
 	serve := func(ctx context.Context, nc *nats.Conn) error { // until ctx ends

@@ -50,7 +50,8 @@ const (
 	serviceRejected = "409"
 )
 
-var errActor = errors.New("--actor must be an opaque id: a letter or digit, then letters, digits and . _ : - only")
+var errActor = errors.New("--actor, or AFTERWRITE_ACTOR, must name somebody by an opaque id: a letter or digit, then letters, " +
+	"digits and . _ : - only")
 
 // Run asks a dispatcher to redrive each dispatch, one after the other.
 func (c *dispatchRedrive) Run(ctx context.Context, std stdio) error {

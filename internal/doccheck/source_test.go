@@ -13,6 +13,7 @@ import (
 
 	"github.com/afterwrite/afterwrite/dispatcher/registry"
 	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/executors"
 	"github.com/afterwrite/afterwrite/providers/periodicreport"
 )
 
@@ -127,15 +128,20 @@ func reasons(t *testing.T, _ []string) string {
 	return table([]string{"status", "code", "reasons"}, rows)
 }
 
-// The README shows how a hook is installed. Beside the hook that is shipped, that is all there is to it.
+// The README shows how a hook is installed and a grant given. Beside the hook that is shipped, that is all there is to it.
 func TestTheFilesThatTheREADMEShowsWouldRun(t *testing.T) {
 	files := registry.Files{Hooks: []registry.File{{Name: "periodic_report.json", Data: periodicreport.HookFile}}}
 	for _, shown := range yamlBlock.FindAllStringSubmatch(read(t, "README.md"), -1) {
 		file := registry.File{Name: shown[1], Data: []byte(shown[2])}
-		if strings.HasPrefix(file.Name, "hooks/") {
+		switch {
+		case strings.HasPrefix(file.Name, "hooks/"):
 			files.Hooks = append(files.Hooks, file)
-		} else {
+		case file.Name == "profiles.yaml":
 			files.Profiles = file
+		default:
+			if _, err := executors.ParseGrants(file.Data); err != nil {
+				t.Errorf("%s: %v", file.Name, err)
+			}
 		}
 	}
 	report := registry.Check(files)

@@ -3,6 +3,7 @@ package natsembed
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -37,6 +38,7 @@ type Options struct {
 // Server is a running embedded server.
 type Server struct {
 	server *server.Server
+	lock   *os.File // of the store; nil where there is none
 }
 
 // Start runs a server until [Server.Shutdown]. When it returns, the server accepts clients and JetStream requests.
@@ -76,8 +78,13 @@ func (o Options) serverOptions() *server.Options {
 }
 
 func start(so *server.Options, log *zap.Logger) (*Server, error) {
+	held, err := lock(so.StoreDir)
+	if err != nil {
+		return nil, err
+	}
 	s, err := server.NewServer(so)
 	if err != nil {
+		_ = held.Close() // nothing was written to it
 		return nil, fmt.Errorf("natsembed: %w", err)
 	}
 	logger := newLogger(log)
@@ -86,11 +93,12 @@ func start(so *server.Options, log *zap.Logger) (*Server, error) {
 	// In short steps, because a server that has given up is not told from one that is busy by waiting.
 	for deadline := time.Now().Add(startTimeout); logger.fatal() == "" && time.Now().Before(deadline); {
 		if s.ReadyForConnections(startStep) {
-			return &Server{server: s}, nil
+			return &Server{server: s, lock: held}, nil
 		}
 	}
 	s.Shutdown()
 	s.WaitForShutdown()
+	_ = held.Close() // nothing was written to it
 	if cause := logger.fatal(); cause != "" {
 		return nil, fmt.Errorf("natsembed: the server did not start: %s", cause)
 	}
@@ -105,4 +113,5 @@ func (s *Server) ClientURL() string { return s.server.ClientURL() }
 func (s *Server) Shutdown() {
 	s.server.Shutdown()
 	s.server.WaitForShutdown()
+	_ = s.lock.Close() // nothing was written to it; closed or absent already is as good
 }

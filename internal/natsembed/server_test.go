@@ -104,8 +104,8 @@ func TestStartSaysWhyItFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = natsembed.Start(natsembed.Options{StoreDir: file})
-	if err == nil || !strings.Contains(err.Error(), "JetStream") {
-		t.Errorf("with a file as the store: %v, want an error about JetStream", err)
+	if err == nil || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("with a file as the store: %v, want the system's error", err)
 	}
 }
 
@@ -119,4 +119,21 @@ func TestTheServersLogGoesToTheGivenLogger(t *testing.T) {
 	if logs.FilterMessage("Server is ready").Len() != 1 {
 		t.Errorf("the log has no line %q among %d lines", "Server is ready", logs.Len())
 	}
+}
+
+func TestAStoreIsOneServersAlone(t *testing.T) {
+	dir := t.TempDir()
+	first, err := natsembed.Start(natsembed.Options{StoreDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := natsembed.Start(natsembed.Options{StoreDir: dir}); err == nil || !strings.Contains(err.Error(), "in use by another server") {
+		t.Errorf("a second server on the store: %v, want it refused as in use", err)
+	}
+	first.Shutdown()
+	again, err := natsembed.Start(natsembed.Options{StoreDir: dir})
+	if err != nil {
+		t.Fatalf("after the first has stopped: %v", err)
+	}
+	again.Shutdown()
 }
