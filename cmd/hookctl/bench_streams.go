@@ -72,10 +72,14 @@ func (s *benchSet) create(ctx context.Context, settings streams.Settings) error 
 		config.Subjects = []string{s.subject(own.subjects, ">")}
 		config.MaxAge = benchAge
 		config.MaxBytes = benchBytes
-		if _, err := s.js.CreateStream(ctx, config); err != nil {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// The broker carries out a request that was sent, whether or not its answer is waited for: wait, to delete it.
+		s.created = append(s.created, own.name)
+		if _, err := s.js.CreateStream(context.WithoutCancel(ctx), config); err != nil {
 			return fmt.Errorf("create the temporary stream %s: %w", own.name, err)
 		}
-		s.created = append(s.created, own.name)
 		for _, consumer := range stream.Consumers {
 			if _, err := s.js.CreateConsumer(ctx, own.name, consumer); err != nil {
 				return fmt.Errorf("create the consumer of %s: %w", own.name, err)
@@ -89,7 +93,7 @@ func (s *benchSet) create(ctx context.Context, settings streams.Settings) error 
 func (s *benchSet) delete(ctx context.Context) error {
 	var errs []error
 	for _, name := range s.created {
-		if err := s.js.DeleteStream(ctx, name); err != nil {
+		if err := s.js.DeleteStream(ctx, name); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			errs = append(errs, fmt.Errorf("delete the temporary stream %s: %w", name, err))
 		}
 	}
