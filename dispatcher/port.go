@@ -201,12 +201,16 @@ func (p *port) Schedule(op lane.Op, s core.Schedule) {
 var (
 	ackBody      = []byte("+ACK")
 	progressBody = []byte("+WPI")
+	endBody      = []byte("+TERM")
 )
 
 // Acknowledge implements lane.Effects.
 func (p *port) Acknowledge(d *lane.Delivery) {
 	p.publish(failpoint.Acknowledge, d.Reply, "", nil, ackBody)
 }
+
+// end acknowledges a message that no lane was given, so that it does not come again.
+func (p *port) end(reply string) { p.publish(failpoint.Acknowledge, reply, "", nil, endBody) }
 
 // Progress implements lane.Effects.
 func (p *port) Progress(d *lane.Delivery) {

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
+	"github.com/afterwrite/afterwrite/streams"
 )
 
 const (
@@ -148,8 +149,20 @@ func (r *runner) take(m *nats.Msg) {
 	r.receive(now, m, now.Sub(r.empty))
 }
 
-// unreadable is a delivery that cannot be told apart, which only a change of the broker's protocol explains. It is
-// not acknowledged, so nothing is lost.
+// unreadable is a message that names no dispatch, which nobody who may publish there sends. It is ended for good, for
+// it would only come again and take the place of others. Its subject is not logged: that is its sender's text.
 func (r *runner) unreadable(m *nats.Msg, err error) {
-	r.log.Error("cannot read a delivery", zap.String("subject", m.Subject), zap.Error(err))
+	meta, metaErr := m.Metadata()
+	if metaErr != nil {
+		r.log.Error("cannot read a delivery", zap.Error(metaErr))
+		return
+	}
+	r.log.Error("ended a message that cannot be read", zap.String("stream", meta.Stream), zap.Uint64("sequence", meta.Sequence.Stream),
+		zap.Error(err))
+	from := lane.Receipts
+	if hook, ok := streams.ParseRetryConsumer(meta.Consumer); ok && meta.Stream == streams.Retries {
+		from = lane.Source{Hook: hook}
+	}
+	r.lane.Skipped(from)
+	r.port.end(m.Reply)
 }

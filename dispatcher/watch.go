@@ -211,6 +211,10 @@ func (d *Dispatcher) compare(ctx context.Context, before, now broker) error {
 func (d *Dispatcher) rebuild(ctx context.Context) error {
 	now := time.Now()
 	for record, err := range journal.States(ctx, d.js) {
+		if err != nil && record.Sequence > 0 {
+			d.log.Error("cannot read a record", zap.Error(err)) // no dispatch's, or it could not have been written
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("make wake-ups again: %w", err)
 		}

@@ -77,7 +77,7 @@ func (l *ledger) append(ctx context.Context, save *core.Save, trace events.Envel
 				return entry, errLost
 			}
 			// The rival is only in flight: ask the write itself again.
-		} else if !unanswered(err) {
+		} else if !unanswered(err) && !full(err) {
 			return core.Entry{}, fmt.Errorf("executors: record %s: %w", r.IntentID, err)
 		}
 		if err := wait(ctx, pause); err != nil {
@@ -105,6 +105,23 @@ func lost(err error) bool {
 	api := (*jetstream.APIError)(nil)
 	return errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
 		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// full reports whether the stream or the account has no room. What was done must be recorded once there is: the effect
+// may not be called again for it.
+func full(err error) bool {
+	const (
+		insufficientResources, memoryExceeded, storageExceeded, storeFailed = 10023, 10028, 10047, 10077
+	)
+	api := (*jetstream.APIError)(nil)
+	if !errors.As(err, &api) {
+		return false
+	}
+	switch api.ErrorCode {
+	case insufficientResources, memoryExceeded, storageExceeded, storeFailed:
+		return true
+	}
+	return false
 }
 
 // unanswered reports whether the write may have been stored nevertheless.

@@ -142,13 +142,18 @@ func (l *Lane) room(s *source, now time.Time) int {
 	return s.hook.wakeRoom()
 }
 
-// Deliver takes a message.
-func (l *Lane) Deliver(now time.Time, d *Delivery) {
-	if s := l.bySrc[d.Source]; s != nil && s.requested > 0 {
+// Skipped says that a message of the source came which is not delivered.
+func (l *Lane) Skipped(from Source) {
+	if s := l.bySrc[from]; s != nil && s.requested > 0 {
 		if s.requested--; s.requested == 0 {
 			l.over(s.pull)
 		}
 	}
+}
+
+// Deliver takes a message.
+func (l *Lane) Deliver(now time.Time, d *Delivery) {
+	l.Skipped(d.Source)
 	if d.Waited >= l.options.AckWait {
 		return // the broker has given it to somebody else by now
 	}

@@ -729,3 +729,22 @@ func TestAPlainPublishWithoutMessageIDIsTaken(t *testing.T) {
 		t.Errorf("%d records, want 1", n)
 	}
 }
+
+// Only a broker publishes wake-ups. What somebody else puts there names no dispatch, and must take nobody's place.
+func TestWakeUpsThatNameNoDispatchHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	p := newProbe("a", proposes)
+	w := newParts(t, streams.Settings{}, p)
+	w.install("{max_attempts: 100, initial: 20ms, max: 100ms}", p)
+	for i := range 300 {
+		if _, err := w.js.Publish(w.ctx, streams.RetryDueSubject(fmt.Sprint("nothing", i), p.registration.HookID), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.dispatch()
+	s, at := w.settle(completed("a"))
+	w.acknowledged(at.Sequence)
+	w.serve(p)
+	w.becomes(p, s.receipt, proposed)
+	w.drained()
+}

@@ -4,6 +4,7 @@ package natsconn
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -105,6 +106,9 @@ func Connect(o Options) (*nats.Conn, error) {
 	}
 	nc, err := nats.Connect(o.URL, options...)
 	if err != nil {
+		if parsing := (*url.Error)(nil); errors.As(err, &parsing) {
+			err = parsing.Err // what wraps it repeats the address, its password included
+		}
 		return nil, fmt.Errorf("connect to the broker at %s: %w", redacted(o.URL), err)
 	}
 	if err := observe(nc, o.Metrics); err != nil {

@@ -55,3 +55,12 @@ func TestABrokerThatIsNotThereIsNamedWithoutItsPassword(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestAnAddressThatCannotBeReadIsNamedWithoutItsPassword(t *testing.T) {
+	for _, address := range []string{"nats://someone:secret@127.0.0.1:1/%zz", "nats://someone:sec ret@127.0.0.1"} {
+		_, err := natsconn.Connect(natsconn.Options{Flags: natsconn.Flags{URL: address}})
+		if err == nil || strings.Contains(err.Error(), "sec") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
