@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -110,19 +111,12 @@ func lost(err error) bool {
 // full reports whether the stream or the account has no room. What was done must be recorded once there is: the effect
 // may not be called again for it.
 func full(err error) bool {
-	const (
-		insufficientResources, memoryExceeded, storageExceeded, storeFailed = 10023, 10028, 10047, 10077
-	)
 	api := (*jetstream.APIError)(nil)
-	if !errors.As(err, &api) {
-		return false
-	}
-	switch api.ErrorCode {
-	case insufficientResources, memoryExceeded, storageExceeded, storeFailed:
-		return true
-	}
-	return false
+	return errors.As(err, &api) && slices.Contains(noRoom, api.ErrorCode)
 }
+
+// noRoom are the broker's codes for insufficient resources, memory and storage exceeded, and a store that refused.
+var noRoom = []jetstream.ErrorCode{10023, 10028, 10047, 10077}
 
 // unanswered reports whether the write may have been stored nevertheless.
 func unanswered(err error) bool {
