@@ -45,9 +45,10 @@ func TestEveryReceiptOfABacklogIsSettledInBoundedMemory(t *testing.T) {
 		t.Logf("%8d settled, %7d wait, heap %.1f MB", upTo, published-w.settled(), heaps[look-1]/1e6)
 	}
 	took := time.Since(began)
-	w.eventually("the rest", func() bool { return w.settled() == published })
-	if journaled, intents := w.messages(streams.Journal), w.messages(streams.Intents); intents != published || journaled < published {
-		t.Errorf("%d receipts became %d records and %d intents", published, journaled, intents)
+	// A provider that could not keep up has left wake-ups behind, which end as intents too.
+	w.eventually("an intent of every receipt", func() bool { return w.messages(streams.Intents) == published })
+	if settled := w.settled(); settled != published {
+		t.Errorf("%d of %d receipts are settled", settled, published)
 	}
 	slices.Sort(heaps)
 	middle := heaps[len(heaps)/2]
