@@ -33,9 +33,6 @@ const hexDigest = 64
 // IsOpaqueID reports whether s is an opaque id: ^[A-Za-z0-9][A-Za-z0-9._:-]{0,255}$.
 func IsOpaqueID(s string) bool { return isOpaque(s, MaxOpaqueID) }
 
-// IsEffectID is [IsOpaqueID] with the length of an effect id.
-func IsEffectID(s string) bool { return isOpaque(s, MaxEffectID) }
-
 func isOpaque[T string | []byte](s T, limit int) bool {
 	if len(s) == 0 || len(s) > limit || !isAlnum(s[0]) {
 		return false

@@ -60,11 +60,6 @@ var refusalReasons = map[RefusedDocument][]RefusalReason{
 	RefusedRegistration: {RefusedTooLarge, RefusedMalformed, RefusedOverCeiling},
 }
 
-// RefusalReasons are the reasons to refuse a kind of document, in the order in which they are asked.
-func RefusalReasons(document RefusedDocument) []RefusalReason {
-	return slices.Clone(refusalReasons[document])
-}
-
 // Refusal records, under the digest of the raw bytes, that a document was not taken. It holds nothing of it.
 type Refusal struct {
 	// Code is registration_rejected for a registration, else null.

@@ -29,7 +29,6 @@ type options struct {
 	hooks        []*hook
 	services     []*service
 	version      string
-	description  string
 	concurrency  int
 	queue        int
 	drainTimeout time.Duration
@@ -62,9 +61,6 @@ func WithService(name string, timeout time.Duration, returns *events.PayloadSche
 
 // WithVersion is the semantic version that the micro service tells.
 func WithVersion(version string) Option { return func(o *options) { o.version = version } }
-
-// WithDescription is the description that the micro service tells.
-func WithDescription(text string) Option { return func(o *options) { o.description = text } }
 
 // WithConcurrency is how many calls of each hook and of each service run at once. The default is one a processor.
 func WithConcurrency(n int) Option { return func(o *options) { o.concurrency = n } }

@@ -83,7 +83,6 @@ func Start(nc *nats.Conn, capability events.CapabilityID, opts ...Option) (*Prov
 	p.micro, err = micro.AddService(nc, micro.Config{
 		Name:         streams.Token(capability),
 		Version:      o.version,
-		Description:  o.description,
 		StatsHandler: func(e *micro.Endpoint) any { return byName[e.Name].counts.snapshot() },
 		ErrorHandler: func(_ micro.Service, err *micro.NATSError) {
 			o.log.Warn("subscription failed", zap.String("subject", err.Subject), zap.Error(err))

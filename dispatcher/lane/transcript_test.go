@@ -161,7 +161,7 @@ func (s *stage) input(words []string) {
 	case "rival":
 		s.rival(s.dispatch(words[1]), words[2])
 	case "wait":
-		time.Sleep(s.duration(words[1])) // virtual
+		time.Sleep(s.duration(words[1])) // of the synctest bubble: no time passes, the clock is set
 		now = time.Now()
 		s.lane.Tick(now)
 	case "redrive":
