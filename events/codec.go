@@ -39,22 +39,40 @@ func Canonical[T any, D document[T]](doc D) []byte {
 // deep, every number a plain integer within ±(2^53−1), every value of its documented form. What it returns encodes
 // to the canonical form of data. The error is a [*DecodeError].
 func Decode[T any, D document[T]](data []byte) (D, error) {
+	doc, _, err := decode[T, D](data)
+	return doc, err
+}
+
+// DecodeCanonical is [Decode] that gives the canonical form too, for a digest over it: data itself, where it is known to
+// be in that form, as nearly all of it is.
+func DecodeCanonical[T any, D document[T]](data []byte) (doc D, canonical []byte, err error) {
+	doc, is, err := decode[T, D](data)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case is:
+		return doc, data, nil
+	}
+	return doc, Canonical(doc), nil
+}
+
+func decode[T any, D document[T]](data []byte) (doc D, canonical bool, err error) {
 	v := new(T)
-	if err := decodeInto(data, v); err != nil {
-		return nil, err
+	if canonical, err = decodeInto(data, v); err != nil {
+		return nil, false, err
 	}
-	doc := D(v)
+	doc = v
 	if err := doc.validate(nil); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return doc, nil
+	return doc, canonical, nil
 }
 
 // Canonicalize gives the canonical form (RFC 8785) of any JSON value that keeps the contract's limits:
 // no duplicate members, valid UTF-8, depth, plain integers. The error is a [*DecodeError].
 func Canonicalize(data []byte) ([]byte, error) {
 	var value jsontext.Value
-	if err := decodeInto(data, &value); err != nil {
+	if _, err := decodeInto(data, &value); err != nil {
 		return nil, err
 	}
 	return value, nil

@@ -17,14 +17,26 @@ const (
 	maxInteger = 1<<53 - 1
 )
 
-// decodeInto reads data into v without asking what its values mean.
+// decodeInto reads data into v, which is zero, without asking what its values mean. canonical says that data is in
+// canonical form; where it is not said, it may still be.
+func decodeInto[T any](data []byte, v *T) (canonical bool, err error) {
+	text := string(data) // strings without escapes are parts of it, so that all of them cost one allocation
+	if readCanonical(data, text, v) {
+		return true, nil
+	}
+	var zero T
+	*v = zero
+	return false, readAny(data, text, v)
+}
+
+// readAny reads a document in whatever form JSON has. text is the data.
 //
 // It walks the tokens once and fills v as it goes. A typed decoder of JSON would not do: it takes null for a string and
 // cannot tell that a member is missing, so the document would be walked twice.
-func decodeInto[T any](data []byte, v *T) error {
+func readAny[T any](data []byte, text string, v *T) error {
 	r := readers.Get().(*reader)
 	defer r.release()
-	r.reset(data)
+	r.reset(data, text)
 	if err := r.value(shapeOf(reflect.TypeFor[T]()), reflect.ValueOf(v).Elem(), 0); err != nil {
 		return err
 	}
@@ -38,23 +50,21 @@ func decodeInto[T any](data []byte, v *T) error {
 type reader struct {
 	dec  jsontext.Decoder
 	buf  bytes.Buffer
-	data []byte
-	// text is the data, once it is needed. Strings without escapes are parts of it, so that all of them cost one allocation.
 	text string
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-func (r *reader) reset(data []byte) {
+func (r *reader) reset(data []byte, text string) {
 	r.buf = *bytes.NewBuffer(data)
-	r.data, r.text = data, ""
+	r.text = text
 	// Duplicates are seen by who knows the members: object for a document's, the canonical form for a payload's.
 	r.dec.Reset(&r.buf, jsontext.AllowDuplicateNames(true))
 }
 
 // release keeps the reader for the next document, and nothing of this one.
 func (r *reader) release() {
-	r.reset(nil)
+	r.reset(nil, "")
 	readers.Put(r)
 }
 
@@ -227,18 +237,9 @@ func (r *reader) any(v reflect.Value, depth int) *DecodeError {
 	return nil
 }
 
-// last is raw, the value just read, as a part of the data: it stays when the next one is read.
-func (r *reader) last(raw jsontext.Value) []byte {
-	end := int(r.dec.InputOffset())
-	return r.data[end-len(raw) : end]
-}
-
 // unquote gives the string that raw, the value just read, stands for.
 func (r *reader) unquote(raw jsontext.Value) (string, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
-		if r.text == "" {
-			r.text = string(r.data)
-		}
 		end := int(r.dec.InputOffset()) - 1
 		return r.text[end-len(raw)+2 : end], nil
 	}

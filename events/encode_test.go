@@ -1,6 +1,7 @@
 package events_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	stdjson "encoding/json"
@@ -182,4 +183,23 @@ func TestIdentitiesAreOverTheCanonicalFormOfAnotherLibrary(t *testing.T) {
 			t.Fatalf("intent id %s, want %s", got, want)
 		}
 	})
+}
+
+// What is canonical already is not encoded again for its digest.
+func TestACanonicalDocumentIsItsOwnCanonicalForm(t *testing.T) {
+	data := readFile(t, "testdata/valid/receipt-replan_recorded.json")
+	receipt, err := events.Decode[events.Receipt](data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := events.Canonical(receipt)
+	for name, in := range map[string][]byte{"canonical": want, "with a blank": append([]byte{' '}, want...)} {
+		_, got, err := events.DecodeCanonical[events.Receipt](in)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: the canonical form is %s, %v; want %s", name, got, err, want)
+		}
+		if itself := err == nil && &got[0] == &in[0]; itself != (name == "canonical") {
+			t.Errorf("%s: its canonical form is the data itself: %t", name, itself)
+		}
+	}
 }

@@ -13,7 +13,7 @@ import (
 // The values themselves are for the caller to check. The error is a [*DecodeError].
 func DecodeValue[T any](data []byte) (*T, error) {
 	v := new(T)
-	if err := decodeInto(data, v); err != nil {
+	if _, err := decodeInto(data, v); err != nil {
 		return nil, err
 	}
 	return v, nil

@@ -30,6 +30,10 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, k := range kinds {
 			doc, encoded, err := k.recode(data)
+			// No canonical form begins with a blank, so this goes the long way.
+			if spaced, _, long := k.recode(append([]byte{' '}, data...)); !cmp.Equal(doc, spaced) || !cmp.Equal(err, long) {
+				t.Errorf("%s: read as canonical it is %+v, %v, and otherwise %+v, %v", k.name, doc, err, spaced, long)
+			}
 			if err != nil {
 				if _, ok := errors.AsType[*events.DecodeError](err); !ok {
 					t.Errorf("%s: %v is no DecodeError", k.name, err)

@@ -1,10 +1,7 @@
 package events
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"math"
 	"math/big"
 	"reflect"
@@ -12,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -22,8 +18,7 @@ import (
 // from what the library made of the schema, so that no keyword is read in two ways.
 //
 // It says yes, or it says nothing: whatever it does not accept is the library's to judge. So it may leave out what is
-// rare, and only its yes has to be right. It counts on the canonical form: members in order, nothing escaped without
-// need, plain integers.
+// rare, and only its yes has to be right. It counts on the canonical form, and on plain strings.
 type payloadShape struct {
 	// never: the schema false.
 	never bool
@@ -66,66 +61,46 @@ func newPayloadShape() *payloadShape {
 
 // accepts reports whether the payload certainly satisfies the schema.
 func (s *payloadShape) accepts(payload jsontext.Value) bool {
-	r := readers.Get().(*reader)
-	defer r.release()
-	r.reset(payload)
-	if !s.value(r) {
-		return false
-	}
-	_, err := r.dec.ReadToken()
-	return errors.Is(err, io.EOF)
+	r := canonicalReader{data: payload}
+	return s.value(&r, 0) && r.at == len(payload)
 }
 
-func (s *payloadShape) value(r *reader) bool {
-	kind := r.dec.PeekKind()
+func (s *payloadShape) value(r *canonicalReader, depth int) bool {
+	kind := jsontext.Value(r.data[r.at:]).Kind()
 	if s.never || s.kinds != "" && strings.IndexByte(s.kinds, byte(kind)) < 0 {
 		return false
 	}
 	switch kind {
 	case jsontext.KindBeginObject:
-		return s.scalars == nil && s.object(r)
+		return s.scalars == nil && s.object(r, depth)
 	case jsontext.KindBeginArray:
-		return s.scalars == nil && s.array(r)
+		n, ok := r.elements(depth, func(int) bool { return s.items.value(r, depth+1) })
+		return s.scalars == nil && ok && s.minItems <= n && n <= s.maxItems
 	default:
 		return s.scalar(r, kind)
 	}
 }
 
-func (s *payloadShape) scalar(r *reader, kind jsontext.Kind) bool {
-	raw, err := r.dec.ReadValue()
-	if err != nil || s.scalars != nil && !slices.ContainsFunc(s.scalars, func(v string) bool { return v == string(raw) }) {
-		return false
-	}
+func (s *payloadShape) scalar(r *canonicalReader, kind jsontext.Kind) bool {
+	start, fits := r.at, true
 	switch kind {
 	case jsontext.KindString:
-		return s.text(raw[1 : len(raw)-1])
+		inside, ok := r.string()
+		fits = ok && s.text(inside)
 	case jsontext.KindNumber:
-		n, plain := plainInteger(raw)
-		return plain && s.minimum <= n && n <= s.maximum
+		n, ok := r.integer()
+		fits = ok && s.minimum <= n && n <= s.maximum
 	default:
-		return true
+		fits = r.any(0)
 	}
+	spelled := r.data[start:r.at]
+	return fits && (s.scalars == nil || slices.ContainsFunc(s.scalars, func(v string) bool { return v == string(spelled) }))
 }
 
-// object walks the members that come and those that the schema names side by side, for both are in order. A member
-// that comes twice is out of order the second time.
-func (s *payloadShape) object(r *reader) bool {
-	if _, err := r.dec.ReadToken(); err != nil {
-		return false
-	}
+// object walks the members that come and those that the schema names side by side, for both are in order.
+func (s *payloadShape) object(r *canonicalReader, depth int) bool {
 	named := s.members
-	var last []byte
-	for first := true; r.dec.PeekKind() != jsontext.KindEndObject; first = false {
-		raw, err := r.dec.ReadValue()
-		if err != nil {
-			return false
-		}
-		name := r.last(raw)
-		name = name[1 : len(name)-1]
-		if bytes.IndexByte(name, '\\') >= 0 || !first && bytes.Compare(name, last) <= 0 {
-			return false
-		}
-		last = name
+	ok := r.members(depth, func(name []byte) bool {
 		for len(named) > 0 && named[0].name < string(name) {
 			if named[0].required {
 				return false
@@ -136,44 +111,15 @@ func (s *payloadShape) object(r *reader) bool {
 		if len(named) > 0 && named[0].name == string(name) {
 			shape, named = named[0].shape, named[1:]
 		}
-		if !shape.value(r) {
-			return false
-		}
-	}
-	if slices.ContainsFunc(named, func(m payloadMember) bool { return m.required }) {
-		return false
-	}
-	_, err := r.dec.ReadToken()
-	return err == nil
+		return shape.value(r, depth+1)
+	})
+	return ok && !slices.ContainsFunc(named, func(m payloadMember) bool { return m.required })
 }
 
-func (s *payloadShape) array(r *reader) bool {
-	if _, err := r.dec.ReadToken(); err != nil {
-		return false
-	}
-	n := 0
-	for ; r.dec.PeekKind() != jsontext.KindEndArray; n++ {
-		if !s.items.value(r) {
-			return false
-		}
-	}
-	_, err := r.dec.ReadToken()
-	return err == nil && s.minItems <= n && n <= s.maxItems
-}
-
-// text judges the inside of a string as it is spelled, which must not hold an escape if it matters.
+// text judges the inside of a string, which holds nothing but plain ASCII.
 func (s *payloadShape) text(inside []byte) bool {
-	measured := s.minLength > 0 || s.maxLength < math.MaxInt
-	if !measured && s.pattern == nil && !s.dateTime {
-		return true
-	}
-	if bytes.IndexByte(inside, '\\') >= 0 {
+	if n := len(inside); n < s.minLength || n > s.maxLength {
 		return false
-	}
-	if measured {
-		if n := utf8.RuneCount(inside); n < s.minLength || n > s.maxLength {
-			return false
-		}
 	}
 	if s.pattern != nil && (s.form == nil || !s.form(inside)) && !s.pattern.Match(inside) {
 		return false

@@ -1,9 +1,11 @@
 package events_test
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"pgregory.net/rapid"
@@ -35,7 +37,7 @@ func TestAShapeAcceptsWhatItIsSureOf(t *testing.T) {
 		"no value":                            {`{}`, ``, false, false},
 		"not UTF-8":                           {`{}`, "\"\xff\"", false, false},
 		"a lone surrogate":                    {`{}`, `"\ud800"`, false, false},
-		"blanks":                              {closed, "{ \"a\" :\n1 } ", true, true},
+		"blanks":                              {closed, "{ \"a\" :\n1 } ", false, true},
 
 		"the schema true":                         {`true`, `{"a":1}`, true, true},
 		"the schema false":                        {`false`, `{}`, false, false},
@@ -59,11 +61,12 @@ func TestAShapeAcceptsWhatItIsSureOf(t *testing.T) {
 		"a bound that is spelled with a fraction": {`{"maximum":3.0}`, `3`, true, true},
 		"bounds bind numbers only":                {`{"minimum":5}`, `"a"`, true, true},
 
-		"as long as may be":             {`{"maxLength":2}`, `"é😀"`, true, true},
+		"as long as may be":             {`{"maxLength":2}`, `"ab"`, true, true},
+		"as long in other than bytes":   {`{"maxLength":2}`, `"é😀"`, false, true},
 		"too long":                      {`{"maxLength":2}`, `"abc"`, false, false},
 		"too short":                     {`{"minLength":3}`, `"é😀"`, false, false},
 		"length with an escape":         {`{"maxLength":1}`, `"\n"`, false, true},
-		"an escape that does not count": {`{"type":"string"}`, `"\n"`, true, true},
+		"an escape that does not count": {`{"type":"string"}`, `"\n"`, false, true},
 		"a pattern anywhere":            {`{"pattern":"b"}`, `"abc"`, true, true},
 		"a pattern nowhere":             {`{"pattern":"^b"}`, `"abc"`, false, false},
 		"a pattern of the contract":     {`{"pattern":"^[A-Za-z0-9][A-Za-z0-9._:-]{0,255}$"}`, `"todo:1"`, true, true},
@@ -80,7 +83,7 @@ func TestAShapeAcceptsWhatItIsSureOf(t *testing.T) {
 		"none of some":             {`{"enum":["a",1,null,true]}`, `"1"`, false, false},
 		"none of none":             {`{"enum":[]}`, `1`, false, false},
 		"one of some, escaped":     {`{"enum":["a"]}`, `"\u0061"`, false, true},
-		"one that is escaped":      {`{"const":"\"\n"}`, `"\"\n"`, true, true},
+		"one that is escaped":      {`{"const":"\"\n"}`, `"\"\n"`, false, true},
 		"null and nothing else":    {`{"const":null}`, `null`, true, true},
 		"an object is not null":    {`{"const":null}`, `{}`, false, false},
 		"as many as may be":        {`{"minItems":1,"maxItems":2}`, `[1,2]`, true, true},
@@ -259,7 +262,7 @@ func drawPayloadSchema(t *rapid.T) (*events.PayloadSchema, any) {
 	return compiled, schema
 }
 
-// Of canonical payloads that hold no escape, the shape accepts exactly what the library does.
+// Of canonical payloads of plain ASCII, the shape accepts exactly what the library does.
 func TestAShapeAcceptsThePlainPayloadsThatTheLibraryDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		compiled, schema := drawPayloadSchema(t)
@@ -268,7 +271,8 @@ func TestAShapeAcceptsThePlainPayloadsThatTheLibraryDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		shaped, accepted, library := compiled.Judges(payload)
-		if shaped && accepted != (library == nil) {
+		plain := !bytes.ContainsFunc(payload, func(r rune) bool { return r == '\\' || r >= utf8.RuneSelf })
+		if shaped && accepted != (library == nil && plain) {
 			t.Fatalf("%s\n%s\naccepted: %v, the library: %v", jsonOf(schema), payload, accepted, library)
 		}
 	})

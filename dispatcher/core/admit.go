@@ -7,18 +7,19 @@ import (
 )
 
 func (c AdmitReceipt) commit(in *Installed, _ Entry, _ Actor) (*Result, error) {
-	receipt, profile, reason := c.admissible(in)
+	a, reason := c.admissible(in)
 	if reason != "" {
 		return refuse(&events.Refusal{Document: events.RefusedReceipt, Reason: reason}, c.Data, c.Now), nil
 	}
-	if !profile.Enabled {
+	if !a.profile.Enabled {
 		return &Result{Outcome: OutcomeIgnored}, nil
 	}
-	hooks := in.plan(&profile, receipt.EventKind)
+	receipt := a.receipt
+	hooks := in.plan(&a.profile, receipt.EventKind)
 	if len(hooks) == 0 {
 		return &Result{Outcome: OutcomeIgnored}, nil
 	}
-	r := &Result{Outcome: OutcomeAdmitted, Plan: make([]Dispatch, len(hooks)), Fresh: c.fresh(receipt, in)}
+	r := &Result{Outcome: OutcomeAdmitted, Plan: make([]Dispatch, len(hooks)), Fresh: c.fresh(&a, in)}
 	identity := receipt.Identity()
 	for i, id := range hooks {
 		r.Plan[i] = planDispatch(in.Hooks[id], receipt, identity)
@@ -26,48 +27,57 @@ func (c AdmitReceipt) commit(in *Installed, _ Entry, _ Actor) (*Result, error) {
 	return r, nil
 }
 
+// admitted is a receipt that breaks no rule.
+type admitted struct {
+	receipt *events.Receipt
+	// canonical is the receipt's canonical form, which its message id is over.
+	canonical []byte
+	profile   Profile
+}
+
 // admissible gives the first rule that the receipt breaks, in the order of [events.RefusalReason].
 // A disabled profile is asked about right after an unknown one, so such a receipt is never refused further down.
-func (c AdmitReceipt) admissible(in *Installed) (*events.Receipt, Profile, events.RefusalReason) {
+func (c AdmitReceipt) admissible(in *Installed) (a admitted, _ events.RefusalReason) {
 	if len(c.Data) > events.MaxReceiptBytes {
-		return nil, Profile{}, events.RefusedTooLarge
+		return a, events.RefusedTooLarge
 	}
 	if c.BadEnvelope {
-		return nil, Profile{}, events.RefusedMalformed
+		return a, events.RefusedMalformed
 	}
-	receipt, err := events.Decode[events.Receipt](c.Data)
+	receipt, canonical, err := events.DecodeCanonical[events.Receipt](c.Data)
 	if err != nil || receipt.EventKind != c.SubjectKind {
-		return nil, Profile{}, events.RefusedMalformed
+		return a, events.RefusedMalformed
 	}
 	if !receipt.EventKind.Known() {
-		return nil, Profile{}, events.RefusedUnknownEventKind
+		return a, events.RefusedUnknownEventKind
 	}
 	profile, known := in.Profiles[receipt.Profile]
 	if !known {
-		return nil, Profile{}, events.RefusedUnknownProfile
+		return a, events.RefusedUnknownProfile
 	}
+	a = admitted{receipt, canonical, profile}
 	if !profile.Enabled {
-		return receipt, profile, ""
+		return a, ""
 	}
 	if reason, _ := receipt.Inadmissible(); reason != "" {
-		return nil, Profile{}, reason
+		return a, reason
 	}
 	age := c.Now.Sub(receipt.Receipt.CommittedAt.Time())
 	switch {
 	case in.MaxReceiptAge > 0 && age > in.MaxReceiptAge:
-		return nil, Profile{}, events.RefusedTooOld
+		return a, events.RefusedTooOld
 	case age < -in.SkewAllowance:
-		return nil, Profile{}, events.RefusedFromFuture
+		return a, events.RefusedFromFuture
 	}
-	return receipt, profile, ""
+	return a, ""
 }
 
 // fresh reports whether nobody can have seen this receipt before: it is delivered the first time, under its own
 // message id, and so soon after its writeback that an earlier copy would still be in the stream's duplicate window.
 // A wrong guess costs an invocation, never a record.
-func (c AdmitReceipt) fresh(receipt *events.Receipt, in *Installed) bool {
-	age := c.StreamTime.Sub(receipt.Receipt.CommittedAt.Time())
-	return c.Deliveries == 1 && age >= 0 && age < in.DuplicateWindow-in.SkewAllowance && c.MessageID == receipt.MessageID()
+func (c AdmitReceipt) fresh(a *admitted, in *Installed) bool {
+	age := c.StreamTime.Sub(a.receipt.Receipt.CommittedAt.Time())
+	return c.Deliveries == 1 && age >= 0 && age < in.DuplicateWindow-in.SkewAllowance && c.MessageID == events.SHA256(a.canonical)
 }
 
 func planDispatch(hook Hook, receipt *events.Receipt, identity events.ReceiptIdentity) Dispatch {

@@ -14,7 +14,7 @@ func checkResult(hook *Hook, d *Dispatch, data []byte) (*events.HookResult, even
 	if len(data) > budget.MaxResultBytes {
 		return nil, "", events.ReasonResultTooLarge
 	}
-	result, err := events.Decode[events.HookResult](data)
+	result, canonical, err := events.DecodeCanonical[events.HookResult](data)
 	if err != nil {
 		return nil, "", events.ReasonResultMalformed
 	}
@@ -31,7 +31,7 @@ func checkResult(hook *Hook, d *Dispatch, data []byte) (*events.HookResult, even
 			}
 		}
 	}
-	return result, events.DocumentDigest(result), ""
+	return result, events.DigestOf(canonical), ""
 }
 
 // owns reports whether the result and each of its intents name the dispatch, its hook and its capability.

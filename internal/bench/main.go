@@ -36,6 +36,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -51,10 +52,11 @@ type options struct {
 	Latencies  int      `default:"20000" help:"Receipts of one latency measurement."`
 	Journaled  []int    `default:"1000000,3000000" help:"Sizes of the journal at which the broker's memory and the throughput are measured."`
 	Only       []string `placeholder:"GROUP" help:"Measure only these groups: ${groups}."`
+	Match      string   `placeholder:"REGEXP" help:"Measure only rows whose name matches, such as '(ours|floor), 1 hook$$'."`
 	Dir        string   `type:"path" placeholder:"DIR" help:"Where stores are kept while they are measured. By default a temporary directory."`
 	JSON       string   `name:"json" type:"path" placeholder:"FILE" help:"Write everything that was measured to a file."`
 	Markdown   string   `type:"path" placeholder:"FILE" help:"Write the table to a file instead of the standard output."`
-	Profile    string   `type:"path" placeholder:"DIR" help:"Write CPU and allocation profiles of our dispatcher, one of each per measurement."`
+	Profile    string   `type:"path" placeholder:"DIR" help:"Write CPU and allocation profiles of our dispatcher and its provider, one of each per measurement."`
 
 	Job string `hidden:"" help:"What a child process is to do."`
 }
@@ -111,6 +113,9 @@ func (o *options) validate() error {
 		if !slices.Contains(groupNames(), name) {
 			return fmt.Errorf("--only must be of %s", strings.Join(groupNames(), ", "))
 		}
+	}
+	if _, err := regexp.Compile(o.Match); err != nil {
+		return fmt.Errorf("--match must be a regular expression: %w", err)
 	}
 	for _, size := range o.Journaled {
 		if size < 1 {

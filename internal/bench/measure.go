@@ -95,6 +95,9 @@ func (d *bed) employ(ctx context.Context, receipts int, profile string) (*crew, 
 	}
 	if provider, ok := d.row.provider(); ok {
 		j.Role = provider
+		if profile != "" {
+			j.Profile = profile + "-provider"
+		}
 		started, err := start(ctx, j)
 		if err != nil {
 			return nil, err

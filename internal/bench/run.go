@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 )
 
 // measureAll measures every group that is wanted.
 func (b *bench) measureAll(ctx context.Context) (*report, error) {
+	match, err := regexp.Compile(b.Match)
+	if err != nil {
+		return nil, err
+	}
 	r := newReport(b.options)
-	wanted := slices.DeleteFunc(rows(b.Journaled), func(r row) bool { return !b.wants(r.Group) })
+	wanted := slices.DeleteFunc(rows(b.Journaled), func(r row) bool { return !b.wants(r.Group) || !match.MatchString(r.String()) })
 	for _, w := range wanted {
 		r.Rows = append(r.Rows, measured{row: w, Name: w.String()})
 	}
@@ -62,7 +67,7 @@ func (b *bench) sample(ctx context.Context, d *bed, m *measured, run int) error 
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.Name, err)
 	}
-	b.log("run %d: %s: %.0f/s", run, m.Name, s.PerSecond)
+	b.log("run %d: %s: %.0f/s; CPU %.0f µs worker, %.0f provider, %.0f broker", run, m.Name, s.PerSecond, s.Worker.CPU, s.Provider.CPU, s.Broker.CPU)
 	m.Samples = append(m.Samples, s)
 	return nil
 }
