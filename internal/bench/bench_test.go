@@ -53,7 +53,7 @@ func TestEveryVariantDoesTheWholeJob(t *testing.T) {
 
 func TestWorkThatIsMissingFailsTheMeasurement(t *testing.T) {
 	b := newBench(t)
-	d, err := b.lay(t.Context(), row{Role: roleFloor, Hooks: 1, Replicas: 1, Storage: streams.FileStorage})
+	d, err := b.lay(t.Context(), row{Role: roleFloor, Hooks: 1, Replicas: 1, Storage: streams.FileStorage}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

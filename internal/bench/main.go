@@ -56,7 +56,7 @@ type options struct {
 	Dir        string   `type:"path" placeholder:"DIR" help:"Where stores are kept while they are measured. By default a temporary directory."`
 	JSON       string   `name:"json" type:"path" placeholder:"FILE" help:"Write everything that was measured to a file."`
 	Markdown   string   `type:"path" placeholder:"FILE" help:"Write the table to a file instead of the standard output."`
-	Profile    string   `type:"path" placeholder:"DIR" help:"Write CPU and allocation profiles of our dispatcher and its provider, one of each per measurement."`
+	Profile    string   `type:"path" placeholder:"DIR" help:"Write CPU and allocation profiles of broker, provider and worker, one of each per measurement."`
 
 	Job string `hidden:"" help:"What a child process is to do."`
 }

@@ -45,7 +45,7 @@ type bed struct {
 }
 
 // lay starts the broker of a row, if it has one, and makes the streams.
-func (b *bench) lay(ctx context.Context, r row) (*bed, error) {
+func (b *bench) lay(ctx context.Context, r row, profile string) (*bed, error) {
 	store, err := b.store()
 	if err != nil {
 		return nil, fmt.Errorf("make a store: %w", err)
@@ -54,7 +54,7 @@ func (b *bench) lay(ctx context.Context, r row) (*bed, error) {
 	if r.keepsDatabase() {
 		return d, nil
 	}
-	d.broker, err = start(ctx, job{Role: roleBroker, Store: store, SyncAlways: r.SyncAlways})
+	d.broker, err = start(ctx, job{Role: roleBroker, Store: store, SyncAlways: r.SyncAlways, Profile: suffixed(profile, "-broker")})
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +95,7 @@ func (d *bed) employ(ctx context.Context, receipts int, profile string) (*crew, 
 	}
 	if provider, ok := d.row.provider(); ok {
 		j.Role = provider
-		if profile != "" {
-			j.Profile = profile + "-provider"
-		}
+		j.Profile = suffixed(profile, "-provider")
 		started, err := start(ctx, j)
 		if err != nil {
 			return nil, err
@@ -106,9 +104,7 @@ func (d *bed) employ(ctx context.Context, receipts int, profile string) (*crew, 
 	}
 	j.Role = d.row.Role
 	for i := range d.row.Replicas {
-		if profile != "" {
-			j.Profile = fmt.Sprintf("%s-%d", profile, i+1)
-		}
+		j.Profile = suffixed(profile, fmt.Sprintf("-%d", i+1))
 		started, err := start(ctx, j)
 		if err != nil {
 			return nil, errors.Join(err, c.stop())
@@ -341,8 +337,16 @@ func (d *bed) settled(ctx context.Context, want counts) error {
 
 // profilePath is where the profiles of one measurement of a row go, "" for none.
 func (b *bench) profilePath(r row, run int) string {
-	if b.Profile == "" || r.Role != roleOurs {
+	if b.Profile == "" {
 		return ""
 	}
-	return filepath.Join(b.Profile, fmt.Sprintf("%s-%dhooks-%dreplicas-%s-%djournaled-run%d", r.Group, r.Hooks, r.Replicas, r.Storage, r.Journaled, run))
+	return filepath.Join(b.Profile, fmt.Sprintf("%s-%s-%dhooks-%dreplicas-%s-%djournaled-run%d", r.Role, r.Group, r.Hooks, r.Replicas, r.Storage, r.Journaled, run))
+}
+
+// suffixed is the path of one process's profiles, "" for none.
+func suffixed(profile, suffix string) string {
+	if profile == "" {
+		return ""
+	}
+	return profile + suffix
 }

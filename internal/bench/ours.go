@@ -5,11 +5,13 @@ import (
 	"fmt"
 
 	"github.com/afterwrite/afterwrite/dispatcher"
+	"github.com/afterwrite/afterwrite/internal/gc"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
 )
 
 // serveOurs runs the dispatcher with the options it is shipped with.
 func serveOurs(ctx context.Context, j job) (*served, error) {
+	gc.Tune()
 	hooks, err := installed(j.Hooks)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 // serveProvider serves the hooks by the SDK, as shipped.
 func serveProvider(ctx context.Context, j job) (*served, error) {
+	gc.Tune()
 	c, err := dial(j.URL, "provider")
 	if err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ func (b *bench) measureAll(ctx context.Context) (*report, error) {
 
 // once measures a row on a bed of its own.
 func (b *bench) once(ctx context.Context, m *measured, run int) (err error) {
-	d, err := b.lay(ctx, m.row)
+	d, err := b.lay(ctx, m.row, b.profilePath(m.row, run))
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (b *bench) sample(ctx context.Context, d *bed, m *measured, run int) error 
 
 // sized fills a journal, and measures all runs of a row on it: each adds a few dispatches to millions.
 func (b *bench) sized(ctx context.Context, m *measured) (err error) {
-	d, err := b.lay(ctx, m.row)
+	d, err := b.lay(ctx, m.row, "")
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (b *bench) latencies(ctx context.Context, r *report, run int) error {
 	rate := r.rate(run)
 	for _, role := range []role{roleFloor, roleOurs} {
 		w := row{Group: groupLatency, Role: role, Hooks: 1, Replicas: 1, Storage: fileStorage}
-		d, err := b.lay(ctx, w)
+		d, err := b.lay(ctx, w, "")
 		if err != nil {
 			return err
 		}

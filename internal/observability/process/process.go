@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/afterwrite/afterwrite/internal/flags"
+	"github.com/afterwrite/afterwrite/internal/gc"
 	"github.com/afterwrite/afterwrite/internal/observability"
 )
 
@@ -52,6 +53,7 @@ type Process struct {
 
 // Open opens everything but the listener, for the component's command, until ctx is done. Logs go to w.
 func (f Flags) Open(ctx context.Context, component string, w io.Writer) (*Process, error) {
+	gc.Tune()
 	p := &Process{Log: f.Log.Open(w), Metrics: observability.NewRegistry()}
 	if err := p.Log.Register(observability.For(component, p.Metrics)); err != nil {
 		return nil, fmt.Errorf("register the metrics of the log: %w", err)
