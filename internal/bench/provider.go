@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/afterwrite/afterwrite/internal/gc"
 	"github.com/afterwrite/afterwrite/providers"
 	"github.com/afterwrite/afterwrite/providers/periodicreport"
 	"github.com/afterwrite/afterwrite/streams"
