@@ -35,9 +35,13 @@ type port struct {
 	random [512]byte
 	unused int
 	expiry []byte // the body of a pull, up to its batch
-	// scratch and message are used for one publish after the other: the client keeps nothing of a message.
+	// scratch, message and headers (by the type of event) are used for one publish after the other: the client keeps
+	// nothing of a message.
 	scratch []byte
 	message nats.Msg
+	headers map[string]events.Header
+	// timeouts are the header values of the hooks' timeouts.
+	timeouts map[time.Duration][]string
 }
 
 // publisher is the connection, as far as a port uses it.
@@ -48,7 +52,10 @@ var _ lane.Effects = (*port)(nil)
 const tokenBytes = 16
 
 func newPort(nc publisher, log *zap.Logger, prefix string, pullExpiry time.Duration) *port {
-	p := &port{nc: nc, log: log, tokens: map[lane.Op]string{}}
+	p := &port{
+		nc: nc, log: log, tokens: map[lane.Op]string{},
+		headers: map[string]events.Header{}, timeouts: map[time.Duration][]string{},
+	}
 	p.inbox = prefix + "." + p.token() + "."
 	p.secret = p.token()
 	p.expiry = append(strconv.AppendInt([]byte(`{"expires":`), pullExpiry.Nanoseconds(), 10), `,"batch":`...)
@@ -123,11 +130,30 @@ func (p *port) Pull(op lane.Op, from lane.Source, batch int) {
 // Call implements lane.Effects.
 func (p *port) Call(op lane.Op, call *core.Call, trace lane.Trace) {
 	d := call.Dispatch
-	envelope := events.NewEnvelope(d.Key.Dispatch, source, events.HookInputSchema, events.NewTimestamp(time.Now()))
-	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
-	header := envelope.Header()
-	header[events.HeaderTimeout] = []string{strconv.FormatInt(call.Timeout.Milliseconds(), 10)}
+	header := p.header(events.NewEnvelope(d.Key.Dispatch, source, events.HookInputSchema, events.NewTimestamp(time.Now())), trace)
+	header[events.HeaderTimeout] = p.timeout(call.Timeout)
 	p.publish(failpoint.Call, streams.CallSubject(d.Key.Hook), p.callReply(op), header, d.InputData)
+}
+
+// header is the envelope as the header of the one message that is published next.
+func (p *port) header(e events.Envelope, trace lane.Trace) events.Header {
+	e.TraceParent, e.TraceState = trace.Parent, trace.State
+	h := p.headers[e.Type]
+	if h == nil {
+		h = events.Header{}
+		p.headers[e.Type] = h
+	}
+	e.Set(h)
+	return h
+}
+
+func (p *port) timeout(d time.Duration) []string {
+	value, known := p.timeouts[d]
+	if !known {
+		value = []string{strconv.FormatInt(d.Milliseconds(), 10)}
+		p.timeouts[d] = value
+	}
+	return value
 }
 
 // Forget implements lane.Effects.
@@ -146,8 +172,7 @@ func (p *port) Load(op lane.Op, key core.Key, exact bool) {
 // Append implements lane.Effects.
 func (p *port) Append(op lane.Op, save *core.Save, data []byte, trace lane.Trace) {
 	subject, envelope := appendTarget(save)
-	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
-	header := envelope.Header()
+	header := p.header(envelope, trace)
 	header[streams.HeaderExpectedSequence] = expect(save.Expect)
 	p.publish(failpoint.Append, subject, p.reply(op), header, data)
 }
@@ -182,9 +207,7 @@ func appendTarget(save *core.Save) (string, events.Envelope) {
 
 // Publish implements lane.Effects.
 func (p *port) Publish(op lane.Op, intent *events.Intent, acceptedAt events.Timestamp, trace lane.Trace) {
-	envelope := events.NewEnvelope(intent.IntentID, source, events.IntentSchema, acceptedAt)
-	envelope.TraceParent, envelope.TraceState = trace.Parent, trace.State
-	header := envelope.Header()
+	header := p.header(events.NewEnvelope(intent.IntentID, source, events.IntentSchema, acceptedAt), trace)
 	header[streams.HeaderExpectedSequence] = expect(0)
 	p.publish(failpoint.Publish, streams.IntentSubject(intent.IntentID, intent.IntentKind), p.reply(op), header, events.Canonical(intent))
 }

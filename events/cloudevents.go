@@ -97,15 +97,16 @@ const (
 // Header writes the envelope in binary content mode, values percent-encoded.
 func (e Envelope) Header() Header {
 	h := make(Header, 8)
-	// One array serves all values: a header has a slice for each.
-	values := make([]string, 0, 9)
-	set := func(name, value string) {
-		values = append(values, value)
-		h[name] = values[len(values)-1 : len(values) : len(values)]
-	}
-	set(headerPrefix+attrSpecVersion, specVersion)
-	set(headerPrefix+attrDataContentType, mediaJSON)
+	e.Set(h)
+	return h
+}
+
+// Set writes the envelope as [Envelope.Header] does over the one that h holds, using its values' memory again.
+// Headers of other names stay.
+func (e Envelope) Set(h Header) {
 	for _, a := range [...]struct{ name, value string }{
+		{headerPrefix + attrSpecVersion, specVersion},
+		{headerPrefix + attrDataContentType, mediaJSON},
 		{headerPrefix + attrID, e.ID},
 		{headerPrefix + attrSource, e.Source},
 		{headerPrefix + attrType, e.Type},
@@ -114,11 +115,17 @@ func (e Envelope) Header() Header {
 		{headerPrefix + attrTraceParent, e.TraceParent},
 		{headerPrefix + attrTraceState, e.TraceState},
 	} {
-		if a.value != "" {
-			set(a.name, percentEncode(a.value))
+		values := h[a.name]
+		switch {
+		case a.value == "" && values != nil:
+			delete(h, a.name)
+		case a.value == "":
+		case len(values) == 1:
+			values[0] = percentEncode(a.value)
+		default:
+			h[a.name] = []string{percentEncode(a.value)}
 		}
 	}
-	return h
 }
 
 // ReadEvent reads an event in binary or structured mode and gives its data as it was sent. Attributes that the

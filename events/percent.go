@@ -79,8 +79,15 @@ func unquoteHeader(s string) (value, rule string) {
 	return string(out), ""
 }
 
-// isHeaderByte: what stands for itself in a header value.
-func isHeaderByte(c byte) bool { return '!' <= c && c <= '~' && c != '"' && c != '%' }
+// isHeaderByte: what stands for itself in a header value. It is asked of every byte of every attribute, hence the table.
+func isHeaderByte(c byte) bool { return headerBytes[c] }
+
+var headerBytes = func() (table [256]bool) {
+	for c := byte('!'); c <= '~'; c++ {
+		table[c] = c != '"' && c != '%'
+	}
+	return table
+}()
 
 // isHeaderText: nothing in s has to be encoded.
 func isHeaderText(s string) bool {
