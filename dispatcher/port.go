@@ -35,10 +35,11 @@ type port struct {
 	random [512]byte
 	unused int
 	expiry []byte // the body of a pull, up to its batch
-	// scratch, message and headers (by the type of event) are used for one publish after the other: the client keeps
-	// nothing of a message.
+	// What follows is used for one publish after the other: the client keeps nothing of a message. Headers are by the
+	// type of their event.
 	scratch []byte
 	message nats.Msg
+	body    []byte
 	headers map[string]events.Header
 	// timeouts are the header values of the hooks' timeouts.
 	timeouts map[time.Duration][]string
@@ -209,7 +210,8 @@ func appendTarget(save *core.Save) (string, events.Envelope) {
 func (p *port) Publish(op lane.Op, intent *events.Intent, acceptedAt events.Timestamp, trace lane.Trace) {
 	header := p.header(events.NewEnvelope(intent.IntentID, source, events.IntentSchema, acceptedAt), trace)
 	header[streams.HeaderExpectedSequence] = expect(0)
-	p.publish(failpoint.Publish, streams.IntentSubject(intent.IntentID, intent.IntentKind), p.reply(op), header, events.Canonical(intent))
+	p.body = events.AppendCanonical(p.body[:0], intent)
+	p.publish(failpoint.Publish, streams.IntentSubject(intent.IntentID, intent.IntentKind), p.reply(op), header, p.body)
 }
 
 // Schedule implements lane.Effects.

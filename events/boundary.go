@@ -151,7 +151,7 @@ func Scan(s string) BoundaryRule {
 		c := s[i]
 		switch {
 		case isAlnum(c):
-			if opens[c] {
+			if opens(s[i:]) {
 				found.add(scanWord(s[i:]))
 			}
 			for i+1 < len(s) && isAlnum(s[i+1]) {
@@ -304,16 +304,29 @@ var shapesBy = func() (by [256][]*tokenShape) {
 	return by
 }()
 
-// opens marks the letters that anything scanWord knows begins with.
-var opens = func() (marks [256]bool) {
-	for _, c := range []byte("wWmMbBe") {
-		marks[c] = true
+// openings holds, for each first letter of what scanWord knows, a bit for each second letter, in either case.
+var openings = func() (second [256]uint32) {
+	const anyLetter = 1<<26 - 1
+	for _, known := range []string{"www", "WWW", "mailto", "MAILTO", "bearer", "BEARER", "basic", "BASIC", "ey"} {
+		second[known[0]] |= letterBit(known[1])
 	}
 	for _, shape := range tokenShapes {
-		marks[shape.prefix[0]] = true
+		if c := shape.prefix[1]; c == '?' {
+			second[shape.prefix[0]] |= anyLetter
+		} else {
+			second[shape.prefix[0]] |= letterBit(c)
+		}
 	}
-	return marks
+	return second
 }()
+
+func letterBit(c byte) uint32 { return 1 << ((c | 0x20) - 'a') }
+
+// opens reports whether the word that s begins with may be one that scanWord knows, by its first two letters. Nearly no
+// word may.
+func opens(s string) bool {
+	return openings[s[0]] != 0 && len(s) > 1 && isLetter(s[1]) && openings[s[0]]&letterBit(s[1]) != 0
+}
 
 func (t *tokenShape) matches(s string) bool {
 	if len(s) < len(t.prefix)+t.least {
@@ -391,22 +404,35 @@ func assignsSecret(s string, i int) bool {
 		start--
 	}
 	joins := s[i] == ':' && len(before) == i && len(after) == len(s)-i-1
-	name := before[start:]
-	for _, secret := range secretNames {
-		if namesSecret(name, secret, joins) {
-			return true
-		}
-	}
-	if joins {
+	name := strings.TrimRight(before[start:], "_-")
+	if name == "" {
 		return false
 	}
-	for _, secret := range secretWords {
-		if namesSecret(name, secret, false) {
+	for _, secret := range secretsBy[name[len(name)-1]|0x20] {
+		if !(joins && secret.word) && namesSecret(name, secret.name, joins) {
 			return true
 		}
 	}
 	return false
 }
+
+type secretName struct {
+	name string
+	word bool // it is also an ordinary word
+}
+
+// secretsBy are the names of secrets by their last letter.
+var secretsBy = func() (by [256][]secretName) {
+	for _, name := range secretNames {
+		last := name[len(name)-1]
+		by[last] = append(by[last], secretName{name, false})
+	}
+	for _, name := range secretWords {
+		last := name[len(name)-1]
+		by[last] = append(by[last], secretName{name, true})
+	}
+	return by
+}()
 
 // namesSecret reports whether name, read from its end and without separators, is secret, or ends with it as a word.
 func namesSecret(name, secret string, whole bool) bool {

@@ -35,6 +35,13 @@ func Canonical[T any, D document[T]](doc D) []byte {
 	return bytes.Clone(w.out)
 }
 
+// AppendCanonical appends to a buffer what [Canonical] gives.
+func AppendCanonical[T any, D document[T]](to []byte, doc D) []byte {
+	w := writer{out: to}
+	mustWrite(&w, (*T)(doc))
+	return w.out
+}
+
 // Decode reads a document strictly: its members exactly, no other and none twice, valid UTF-8, at most 32 levels
 // deep, every number a plain integer within ±(2^53−1), every value of its documented form. What it returns encodes
 // to the canonical form of data. The error is a [*DecodeError].

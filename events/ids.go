@@ -100,16 +100,17 @@ func isDigestOf(s, prefix string) bool {
 		return false
 	}
 	for i := len(prefix); i < len(s); i++ {
-		if c := s[i]; !isDigit(c) && (c < 'a' || c > 'f') {
+		if !isLowerHex(s[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
-func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }
+func isDigit(c byte) bool    { return '0' <= c && c <= '9' }
+func isLower(c byte) bool    { return 'a' <= c && c <= 'z' }
+func isUpper(c byte) bool    { return 'A' <= c && c <= 'Z' }
+func isLowerHex(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' }
 
 // isAlnum is asked of nearly every byte that passes, hence the table.
 func isAlnum(c byte) bool { return alnum[c] }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"math/big"
@@ -253,12 +254,38 @@ func scalarText(value any) (text string, ok bool) {
 	return "", false
 }
 
-// contractForms are the patterns of the contract, as the design spells them: payloads are mostly made of such strings,
-// and a regular expression takes several times as long to match one.
+// contractForms are patterns of the contract: payloads are mostly made of such strings, and a regular expression takes
+// several times as long to match one.
 var contractForms = map[string]func([]byte) bool{
+	`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$`: func(s []byte) bool {
+		return isTimestamp(string(s))
+	},
 	`^[A-Za-z0-9][A-Za-z0-9._:-]{0,255}$`:   func(s []byte) bool { return isOpaque(s, MaxOpaqueID) },
 	`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$`: isName[[]byte],
 }
+
+// formOf is the form of the pattern, nil where it is none of the contract's.
+func formOf(pattern *regexp.Regexp) func([]byte) bool {
+	if form, known := contractForms[pattern.String()]; known {
+		return form
+	}
+	parts := digestPattern.FindStringSubmatch(pattern.String())
+	if parts == nil {
+		return nil
+	}
+	prefix := []byte(parts[1])
+	digits, err := strconv.Atoi(parts[2])
+	if err != nil {
+		return nil
+	}
+	return func(s []byte) bool {
+		rest, ok := bytes.CutPrefix(s, prefix)
+		return ok && len(rest) == digits && !slices.ContainsFunc(rest, func(c byte) bool { return !isLowerHex(c) })
+	}
+}
+
+// digestPattern finds the patterns of ids that are a prefix and so many hex digits, as all that are made by hashing.
+var digestPattern = regexp.MustCompile(`^\^([a-z0-9_]*)\[0-9a-f\]\{([0-9]+)\}\$$`)
 
 func (s *payloadShape) setText(schema *jsonschema.Schema) bool {
 	s.minLength, s.maxLength = bound(schema.MinLength, s.minLength), bound(schema.MaxLength, s.maxLength)
@@ -267,7 +294,7 @@ func (s *payloadShape) setText(schema *jsonschema.Schema) bool {
 		if s.pattern, ok = schema.Pattern.(*regexp.Regexp); !ok {
 			return false
 		}
-		s.form = contractForms[s.pattern.String()]
+		s.form = formOf(s.pattern)
 	}
 	// Whatever is a timestamp of the contract is what the library takes for a date-time. No other format is so near.
 	s.dateTime = schema.Format != nil && schema.Format.Name == "date-time"
