@@ -106,7 +106,7 @@ func startOurs(_ context.Context, set *benchSet, done *atomic.Int64, fail contex
 			stop()
 			return nil, fmt.Errorf("subscribe to the lane's replies: %w", err)
 		}
-		places := lane.HookLimits{Places: registry.DefaultLimits.MaxInFlight / cores}
+		places := lane.HookLimits{Places: registry.DefaultLimits(1).MaxInFlight / cores}
 		l.lane = lane.New(lane.Options{
 			Installed: &installed.Installed, Hooks: map[events.HookID]lane.HookLimits{hook: places},
 		}, l, l)

@@ -23,8 +23,12 @@ type Limits struct {
 	MaxInFlight int `json:"max_in_flight"`
 }
 
-// DefaultLimits hold for a hook whose file says nothing about them.
-var DefaultLimits = Limits{BacklogCeiling: 1_000_000, MaxInFlight: 256}
+// DefaultLimits hold for a hook whose file says nothing about them, where so many hooks are installed: 256 calls at a
+// time, or its part of 1024, so that many hooks do not take much more memory than a few, and never less than 32.
+func DefaultLimits(hooks int) Limits {
+	const most, together, least = 256, 1024, 32
+	return Limits{BacklogCeiling: 1_000_000, MaxInFlight: max(least, min(most, together/max(hooks, 1)))}
+}
 
 const (
 	maxBacklogCeiling = 100_000_000
@@ -48,15 +52,15 @@ type hook struct {
 	problems []Problem
 }
 
-func readHook(file File) hook {
-	h := hook{file: file, limits: DefaultLimits, reason: events.RefusedMalformed}
+func readHook(file File, defaults Limits) hook {
+	h := hook{file: file, limits: defaults, reason: events.RefusedMalformed}
 	if len(file.Data) > MaxFileBytes {
 		h.reason = events.RefusedTooLarge
 		h.bad("", fmt.Sprintf("must be at most %d bytes", MaxFileBytes))
 		return h
 	}
 	h.id = readableHookID(file)
-	parts := hookFile{Limits: DefaultLimits}
+	parts := hookFile{Limits: defaults}
 	if problem := file.read(&parts); problem != nil {
 		h.problems = append(h.problems, *problem)
 		return h

@@ -79,8 +79,9 @@ func load(files Files) *loading {
 			Limits: make(map[events.HookID]Limits),
 		},
 	}
+	defaults := DefaultLimits(len(files.Hooks))
 	for _, file := range files.Hooks {
-		l.hooks = append(l.hooks, readHook(file))
+		l.hooks = append(l.hooks, readHook(file, defaults))
 	}
 	slices.SortStableFunc(l.hooks, func(a, b hook) int { return strings.Compare(a.file.Name, b.file.Name) })
 	for i := range l.hooks {

@@ -274,3 +274,11 @@ profiles:
 		t.Error("a report without problems is not clean")
 	}
 }
+
+func TestManyHooksShareWhatIsInFlight(t *testing.T) {
+	for hooks, want := range map[int]int{0: 256, 1: 256, 4: 256, 5: 204, 16: 64, 1000: 32} {
+		if got := registry.DefaultLimits(hooks).MaxInFlight; got != want {
+			t.Errorf("of %d hooks each may have %d calls in flight, want %d", hooks, got, want)
+		}
+	}
+}
