@@ -2,9 +2,16 @@ package events_test
 
 import (
 	"errors"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
+	"github.com/gowebpki/jcs"
+	"pgregory.net/rapid"
 
 	"github.com/afterwrite/afterwrite/events"
 )
@@ -81,4 +88,141 @@ func TestIsTimestamp(t *testing.T) {
 			t.Errorf("IsTimestamp(%q) = %v", s, got)
 		}
 	}
+}
+
+// upper writes itself, by a method of the kind that its name says.
+type (
+	upperText     string
+	upperAppended string
+	upperJSON     struct {
+		A string `json:"a"`
+	}
+	upperEncoded struct {
+		A string `json:"a"`
+	}
+	branch struct {
+		Branches []branch `json:"branches"`
+		Next     *branch  `json:"next"`
+	}
+)
+
+func (u upperText) MarshalText() ([]byte, error) { return []byte(strings.ToUpper(string(u))), nil }
+func (u *upperAppended) AppendText(b []byte) ([]byte, error) {
+	return append(b, strings.ToUpper(string(*u))...), nil
+}
+func (u *upperJSON) MarshalJSON() ([]byte, error) { return json.Marshal(strings.ToUpper(u.A)) }
+func (u upperEncoded) MarshalJSONTo(enc *jsontext.Encoder) error {
+	return enc.WriteToken(jsontext.String(strings.ToUpper(u.A)))
+}
+
+// anyType draws a type, of those that EncodeValue writes itself and of those that it may not.
+func anyType(depth int) *rapid.Generator[reflect.Type] {
+	leaf := rapid.SampledFrom([]reflect.Type{
+		reflect.TypeFor[string](), reflect.TypeFor[events.Timestamp](), reflect.TypeFor[events.Optional](),
+		reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[int64](), reflect.TypeFor[jsontext.Value](),
+		reflect.TypeFor[uint8](), reflect.TypeFor[float64](), reflect.TypeFor[any](), reflect.TypeFor[struct{}](),
+		reflect.TypeFor[map[string]int](), reflect.TypeFor[[2]int](), reflect.TypeFor[time.Time](), reflect.TypeFor[time.Duration](),
+		reflect.TypeFor[upperText](), reflect.TypeFor[upperAppended](), reflect.TypeFor[upperJSON](),
+		reflect.TypeFor[upperEncoded](), reflect.TypeFor[branch](), reflect.TypeFor[events.Intent](),
+	})
+	if depth == 0 {
+		return leaf
+	}
+	inner := anyType(depth - 1)
+	slice := rapid.Map(inner, reflect.SliceOf)
+	pointer := rapid.Map(inner, reflect.PointerTo)
+	return rapid.OneOf(leaf, slice, pointer, anyStruct(inner), anyStruct(inner))
+}
+
+// anyStruct draws a struct of any tags, half of them with no tag but plain names in order.
+func anyStruct(fields *rapid.Generator[reflect.Type]) *rapid.Generator[reflect.Type] {
+	return rapid.Custom(func(t *rapid.T) reflect.Type {
+		orderly := rapid.Bool().Draw(t, "orderly")
+		var all []reflect.StructField
+		for i := range rapid.IntRange(1, 4).Draw(t, "fields") {
+			name := string(rune('a' + i))
+			if !orderly {
+				name = rapid.SampledFrom([]string{
+					"", "-", "a", "B", "é", "'x y'", "a,omitempty", "b,omitzero", "c,string", "d,case:ignore", "e,inline",
+				}).Draw(t, "name")
+			}
+			all = append(all, reflect.StructField{
+				Name: string(rune('A' + i)), Type: fields.Draw(t, "type"), Tag: reflect.StructTag(`json:"` + name + `"`),
+			})
+		}
+		return reflect.StructOf(all)
+	})
+}
+
+// fill draws what v holds.
+func fill(t *rapid.T, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(rapid.SampledFrom([]string{"", "a", "plain_text", "\"quoted\"\\\n", "é\u2028", "😀", "\xff"}).Draw(t, "text"))
+	case reflect.Bool:
+		v.SetBool(rapid.Bool().Draw(t, "flag"))
+	case reflect.Int, reflect.Int64:
+		v.SetInt(rapid.SampledFrom([]int64{0, 1, -1, 1<<53 - 1, 1 << 53, -1<<53 + 1, -1 << 53}).Draw(t, "number"))
+	case reflect.Float64:
+		v.SetFloat(rapid.SampledFrom([]float64{0, 1, 0.5}).Draw(t, "float"))
+	case reflect.Struct:
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				fill(t, field)
+			}
+		}
+	case reflect.Pointer:
+		if rapid.Bool().Draw(t, "there") {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(t, v.Elem())
+		}
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[jsontext.Value]() {
+			v.SetBytes(rapid.SampledFrom([][]byte{
+				nil, {}, []byte(`{"b":1,"a":[]}`), []byte(`{"a":"b"}`), []byte(` [1 , 2]`), []byte(`{"a":1,"a":1}`), []byte(`{`),
+				[]byte(`0.5`), []byte(`"\u0041"`), []byte(strings.Repeat("[", 31) + strings.Repeat("]", 31)),
+			}).Draw(t, "json"))
+			return
+		}
+		n := rapid.IntRange(0, 2).Draw(t, "elements")
+		if n > 0 && v.Type() != reflect.TypeFor[[]branch]() {
+			v.Set(reflect.MakeSlice(v.Type(), n, n))
+		}
+		for i := range v.Len() {
+			fill(t, v.Index(i))
+		}
+	}
+}
+
+func TestEncodeValueWritesAValueOfAnyTypeAsOtherLibrariesDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := reflect.New(anyStruct(anyType(2)).Draw(t, "type"))
+		fill(t, v.Elem())
+		value := v.Interface()
+		if rapid.Bool().Draw(t, "by value") {
+			value = v.Elem().Interface()
+		}
+		got, failed := events.EncodeValue(value)
+
+		text, err := json.Marshal(value, json.Deterministic(true))
+		if err != nil {
+			if failed == nil {
+				t.Fatalf("%T was encoded as %s: %v", value, got, err)
+			}
+			return
+		}
+		if _, err := events.Canonicalize(text); err != nil {
+			if failed == nil || failed.Error() != err.Error() {
+				t.Fatalf("%T %s gave %s %v, want %v", value, text, got, failed, err)
+			}
+			return
+		}
+		want, err := jcs.Transform(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" || failed != nil {
+			t.Fatalf("%T: %v (-want +got):\n%s", value, failed, diff)
+		}
+	})
 }
