@@ -37,7 +37,7 @@ var (
 
 // AnswerError says that an author's answer breaks the contract or the promise made for it.
 type AnswerError struct {
-	// Rule is what the answer holds and must not, as in "a string that is not UTF-8".
+	// Rule is what the answer holds and must not, as in "the same proposal twice".
 	Rule string
 }
 

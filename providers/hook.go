@@ -63,7 +63,8 @@ func (h *hook) result(dispatch events.DispatchID, proposals []Proposal) ([]byte,
 		if err != nil {
 			return nil, &AnswerError{Rule: "a payload that is no JSON of the contract"}
 		}
-		intent := events.Intent{
+		intent := &result.Intents[i]
+		*intent = events.Intent{
 			Budget:              p.Budget,
 			CapabilityID:        reg.CapabilityID,
 			FailurePolicy:       events.Isolate,
@@ -80,18 +81,14 @@ func (h *hook) result(dispatch events.DispatchID, proposals []Proposal) ([]byte,
 		if slices.ContainsFunc(result.Intents[:i], func(o events.Intent) bool { return o.IntentID == intent.IntentID }) {
 			return nil, &AnswerError{Rule: "the same proposal twice"}
 		}
-		result.Intents[i] = intent
 		result.Status = events.ResultProposed
 	}
-	out, err := events.Encode(result)
-	if err != nil {
-		return nil, &AnswerError{Rule: "a string that is not UTF-8"}
+	if err := events.Check(result); err != nil {
+		return nil, &AnswerError{Rule: fmt.Sprintf("a result in which %v", err)}
 	}
+	out := events.Canonical(result)
 	if len(out) > reg.Budget.MaxResultBytes {
 		return nil, &AnswerError{Rule: "more bytes than the registration's budget"}
-	}
-	if _, err := events.Decode[events.HookResult](out); err != nil {
-		return nil, &AnswerError{Rule: fmt.Sprintf("a result in which %v", err)}
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package providers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/afterwrite/afterwrite/events"
@@ -40,14 +41,14 @@ func (s *service) response(r *events.ServiceRequest, answer any) ([]byte, error)
 	if err := s.returns.Check(payload); err != nil {
 		return nil, &AnswerError{Rule: "a payload that the return schema refuses"}
 	}
-	out, err := events.Encode(&events.ServiceResponse{
+	response := &events.ServiceResponse{
 		IdempotencyKey: r.IdempotencyKey,
 		Payload:        payload,
 		SchemaVersion:  events.ServiceResponseSchema,
 		Service:        s.name,
-	})
-	if err != nil {
-		return nil, &AnswerError{Rule: "a string that is not UTF-8"}
 	}
-	return out, nil
+	if err := events.Check(response); err != nil {
+		return nil, &AnswerError{Rule: fmt.Sprintf("a response in which %v", err)}
+	}
+	return events.Canonical(response), nil
 }
