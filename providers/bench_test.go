@@ -4,13 +4,16 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/internal/natsembed"
 	"github.com/afterwrite/afterwrite/providers"
+	"github.com/afterwrite/afterwrite/providers/periodicreport"
+	"github.com/afterwrite/afterwrite/streams"
 )
 
-// BenchmarkHookCalls is a whole call over the broker, with up to 256 in flight.
+// BenchmarkHookCalls is a whole call over the broker, with up to 256 in flight: the broker's work and the caller's too.
 func BenchmarkHookCalls(b *testing.B) {
 	url := natsembed.StartTest(b).ClientURL()
 	p, err := providers.Start(connect(b, url), capability,
@@ -41,3 +44,52 @@ func BenchmarkHookCalls(b *testing.B) {
 		received++
 	}
 }
+
+// BenchmarkHookCall measures the provider's own work for one call of the shipped hook: from the message that the client
+// hands on to the answer that it is given, everything but the broker and its client.
+func BenchmarkHookCall(b *testing.B) {
+	registration, err := periodicreport.Registration()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out := new(outbox)
+	call, err := providers.OneCall(out, periodicreport.CapabilityID,
+		providers.WithHook(registration, providers.HookFunc(periodicreport.Hook)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	in := input(events.SegmentCompleted)
+	in.CapabilityID, in.HookID = periodicreport.CapabilityID, periodicreport.HookID
+	msg := event(streams.CallSubject(in.HookID), in.DispatchID, events.HookInputSchema, in)
+	msg.Reply = nats.NewInbox()
+	b.ReportAllocs()
+	for b.Loop() {
+		call(request{msg: msg})
+	}
+	if out.answered != b.N || out.failed > 0 {
+		b.Fatalf("%d calls were answered, %d with an error, want %d and none", out.answered, out.failed, b.N)
+	}
+}
+
+// outbox counts the answers instead of sending them.
+type outbox struct{ answered, failed int }
+
+func (o *outbox) PublishMsg(msg *nats.Msg) error {
+	o.answered++
+	if msg.Header.Get(micro.ErrorHeader) != "" {
+		o.failed++
+	}
+	return nil
+}
+
+func (o *outbox) MaxPayload() int64 { return 1 << 20 }
+
+// request is a message as the micro service hands it on.
+type request struct {
+	micro.Request
+	msg *nats.Msg
+}
+
+func (r request) Headers() micro.Headers { return micro.Headers(r.msg.Header) }
+func (r request) Data() []byte           { return r.msg.Data }
+func (r request) Reply() string          { return r.msg.Reply }

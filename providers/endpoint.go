@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
@@ -22,16 +21,15 @@ type endpoint struct {
 	name    string
 	subject string
 	serve   func(*call) error
+	// queue holds the calls that wait, and in the end one nil for each worker to leave by.
 	queue   chan *call
 	counts  counts
-	waiting prometheus.Gauge
-	atWork  prometheus.Gauge
+	metrics endpointMetrics
 }
 
-func (p *Provider) endpoint(name, subject string, serve func(*call) error) *endpoint {
+func (p *Provider) endpoint(m *metrics, name, subject string, serve func(*call) error) *endpoint {
 	return &endpoint{
-		Provider: p, name: name, subject: subject, serve: serve, queue: make(chan *call, p.opts.queue),
-		waiting: p.metrics.waiting.WithLabelValues(name), atWork: p.metrics.running.WithLabelValues(name),
+		Provider: p, name: name, subject: subject, serve: serve, queue: make(chan *call, p.opts.queue), metrics: m.of(name),
 	}
 }
 
@@ -45,6 +43,7 @@ type call struct {
 	trace    events.Envelope
 	answered atomic.Bool
 	span     trace.Span // nil where calls are not traced
+	out      *nats.Msg  // the worker's, for the answer
 }
 
 // take is called by the subscription, in order of arrival. It never waits: a subscription that did would leave calls
@@ -54,44 +53,38 @@ func (e *endpoint) take(r micro.Request) {
 		return // nobody waits for an answer, and an answer is all there is
 	}
 	c := &call{endpoint: e, header: events.Header(r.Headers()), data: r.Data(), reply: r.Reply(), arrived: time.Now()}
-	e.waiting.Inc()
+	e.metrics.waiting.Inc()
 	select {
 	case e.queue <- c:
 	default:
-		e.waiting.Dec()
+		e.metrics.waiting.Dec()
 		c.fail(errOverloaded)
 	}
 }
 
-// work runs calls until the provider is draining and the queue is empty.
+// work runs calls until the provider is draining and none waits any more.
 func (e *endpoint) work() {
-	for {
-		select {
-		case c := <-e.queue:
-			c.run()
-		case <-e.draining:
-			e.finish()
-			return
-		}
+	answer := newAnswer()
+	for c := <-e.queue; c != nil; c = <-e.queue {
+		c.run(answer)
 	}
 }
 
-// finish runs what is left in the queue.
-func (e *endpoint) finish() {
-	for {
-		select {
-		case c := <-e.queue:
-			c.run()
-		default:
-			return
-		}
+// newAnswer is the message for all of a worker's answers: the client keeps nothing of what it has published.
+func newAnswer() *nats.Msg { return &nats.Msg{Header: make(nats.Header, 8)} }
+
+// dismiss has the workers leave once they have run what waits.
+func (e *endpoint) dismiss() {
+	for range e.opts.concurrency {
+		e.queue <- nil
 	}
 }
 
-func (c *call) run() {
-	c.waiting.Dec()
-	c.atWork.Inc()
-	defer c.atWork.Dec()
+func (c *call) run(out *nats.Msg) {
+	c.out = out
+	c.metrics.waiting.Dec()
+	c.metrics.running.Inc()
+	defer c.metrics.running.Dec()
 	if err := c.serve(c); err != nil {
 		c.fail(err)
 	}
@@ -141,12 +134,13 @@ func (h *hook) serve(c *call) error {
 		return refuse("capability_id", "must be the capability of the hook")
 	}
 	dispatch := in.DispatchID // the input is the author's from here on
-	proposals, err := guard(func() ([]Proposal, error) { return h.propose.Propose(in) })
-	if err != nil {
-		return err
-	}
-	// Encoding runs author code too, where a payload has its own.
-	out, err := guard(func() ([]byte, error) { return h.result(dispatch, proposals) })
+	out, err := guard(func() ([]byte, error) {
+		proposals, err := h.propose.Propose(in)
+		if err != nil {
+			return nil, err
+		}
+		return h.result(dispatch, proposals) // which runs author code too, where a payload encodes itself
+	})
 	if err != nil {
 		return err
 	}
@@ -207,15 +201,16 @@ func (s *service) serve(c *call) error {
 
 // answer sends the document, unless the call was answered before.
 func (c *call) answer(id, schemaVersion string, document []byte) error {
-	envelope := events.NewEnvelope(id, c.source, schemaVersion, c.now())
-	envelope.TraceParent, envelope.TraceState = c.trace.TraceParent, c.trace.TraceState
-	msg := &nats.Msg{Subject: c.reply, Header: nats.Header(envelope.Header()), Data: document}
-	if int64(len(document)) > c.nc.MaxPayload() {
+	if int64(len(document)) > c.broker.MaxPayload() {
 		return &AnswerError{Rule: "more bytes than the broker takes"}
 	}
 	if c.answered.CompareAndSwap(false, true) {
 		c.counts.answered.Add(1)
-		c.send(msg)
+		envelope := events.NewEnvelope(id, c.source, schemaVersion, events.NewTimestamp(time.Now()))
+		envelope.TraceParent, envelope.TraceState = c.trace.TraceParent, c.trace.TraceState
+		envelope.Set(events.Header(c.out.Header))
+		c.out.Subject, c.out.Data = c.reply, document
+		c.send(c.out)
 		c.over(outcomeAnswered)
 	}
 	return nil
@@ -246,7 +241,7 @@ func (c *call) fail(err error) {
 }
 
 func (c *call) send(msg *nats.Msg) {
-	if err := c.nc.PublishMsg(msg); err != nil {
+	if err := c.broker.PublishMsg(msg); err != nil {
 		c.opts.log.Warn("answer not sent", zap.String("endpoint", c.name), zap.Error(err))
 	}
 }

@@ -24,6 +24,8 @@ const (
 	outcomeTimedOut outcome = "timed_out"
 )
 
+var outcomes = [...]outcome{outcomeAnswered, outcomeRefused, outcomeFailed, outcomeOverloaded, outcomeTimedOut}
+
 func outcomeOf(code ErrorCode) outcome {
 	switch code {
 	case ErrorRefused:
@@ -56,8 +58,30 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	return m, f.Err
 }
 
+// endpointMetrics are those of one endpoint, looked up once.
+type endpointMetrics struct {
+	calls   map[outcome]prometheus.Counter
+	seconds map[outcome]prometheus.Observer
+	waiting prometheus.Gauge
+	running prometheus.Gauge
+}
+
+func (m *metrics) of(endpoint string) endpointMetrics {
+	e := endpointMetrics{
+		calls:   make(map[outcome]prometheus.Counter, len(outcomes)),
+		seconds: make(map[outcome]prometheus.Observer, len(outcomes)),
+		waiting: m.waiting.WithLabelValues(endpoint),
+		running: m.running.WithLabelValues(endpoint),
+	}
+	for _, o := range outcomes {
+		e.calls[o] = m.calls.WithLabelValues(endpoint, string(o))
+		e.seconds[o] = m.seconds.WithLabelValues(endpoint, string(o))
+	}
+	return e
+}
+
 // over counts a call that has been answered one way or another.
-func (m *metrics) over(endpoint string, o outcome, took time.Duration) {
-	m.calls.WithLabelValues(endpoint, string(o)).Inc()
-	m.seconds.WithLabelValues(endpoint, string(o)).Observe(took.Seconds())
+func (e *endpointMetrics) over(o outcome, took time.Duration) {
+	e.calls[o].Inc()
+	e.seconds[o].Observe(took.Seconds())
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -41,43 +40,59 @@ func Serve(ctx context.Context, nc *nats.Conn, capability events.CapabilityID, o
 	}
 }
 
-// Provider is a capability being served.
-type Provider struct {
-	opts    *options
-	nc      *nats.Conn
-	metrics *metrics
-	// source names the component in the envelopes of its answers.
-	source  string
-	micro   micro.Service
-	running context.Context
-	abort   context.CancelCauseFunc
-	// draining is closed when no call comes in any more: workers leave once their queue is empty.
-	draining chan struct{}
-	drain    sync.Once
-	workers  sync.WaitGroup
+// broker takes the answers: a [*nats.Conn].
+type broker interface {
+	PublishMsg(msg *nats.Msg) error
+	MaxPayload() int64
 }
 
-// Start begins to serve. On a connected nc, calls made after it returns are answered.
-func Start(nc *nats.Conn, capability events.CapabilityID, opts ...Option) (*Provider, error) {
+// Provider is a capability being served.
+type Provider struct {
+	opts   *options
+	nc     *nats.Conn
+	broker broker
+	// source names the component in the envelopes of its answers.
+	source    string
+	endpoints []*endpoint
+	micro     micro.Service
+	running   context.Context
+	abort     context.CancelCauseFunc
+	drain     sync.Once
+	workers   sync.WaitGroup
+}
+
+// newProvider is one that is not on the broker yet.
+func newProvider(b broker, capability events.CapabilityID, opts []Option) (*Provider, error) {
 	o, err := newOptions(capability, opts)
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{opts: o, nc: nc, source: "afterwrite/provider/" + capability, draining: make(chan struct{})}
-	if p.metrics, err = newMetrics(o.registry); err != nil {
+	m, err := newMetrics(o.registry)
+	if err != nil {
 		return nil, fmt.Errorf("providers: register the metrics: %w", err)
 	}
+	p := &Provider{opts: o, broker: b, source: "afterwrite/provider/" + capability}
 	p.running, p.abort = context.WithCancelCause(context.Background())
-
-	endpoints := make([]*endpoint, 0, len(o.hooks)+len(o.services))
 	for _, h := range o.hooks {
-		endpoints = append(endpoints, p.endpoint(h.registration.HookID, streams.CallSubject(h.registration.HookID), h.serve))
+		id := h.registration.HookID
+		p.endpoints = append(p.endpoints, p.endpoint(m, id, streams.CallSubject(id), h.serve))
 	}
 	for _, s := range o.services {
-		endpoints = append(endpoints, p.endpoint(s.name, streams.ServiceSubject(s.name), s.serve))
+		p.endpoints = append(p.endpoints, p.endpoint(m, s.name, streams.ServiceSubject(s.name), s.serve))
 	}
-	byName := make(map[string]*endpoint, len(endpoints))
-	for _, e := range endpoints {
+	return p, nil
+}
+
+// Start begins to serve. On a connected nc, calls made after it returns are answered.
+func Start(nc *nats.Conn, capability events.CapabilityID, opts ...Option) (*Provider, error) {
+	p, err := newProvider(nc, capability, opts)
+	if err != nil {
+		return nil, err
+	}
+	p.nc = nc
+	o := p.opts
+	byName := make(map[string]*endpoint, len(p.endpoints))
+	for _, e := range p.endpoints {
 		byName[streams.Token(e.name)] = e
 	}
 	p.micro, err = micro.AddService(nc, micro.Config{
@@ -91,7 +106,7 @@ func Start(nc *nats.Conn, capability events.CapabilityID, opts ...Option) (*Prov
 	if err != nil {
 		return nil, fmt.Errorf("providers: add the micro service: %w", err)
 	}
-	for _, e := range endpoints {
+	for _, e := range p.endpoints {
 		// The queue group is named, not micro's default, so that grants can name it, and is the endpoint's own.
 		err := p.micro.AddEndpoint(streams.Token(e.name), micro.HandlerFunc(e.take),
 			micro.WithEndpointSubject(e.subject), micro.WithEndpointQueueGroup(e.name))
@@ -99,7 +114,7 @@ func Start(nc *nats.Conn, capability events.CapabilityID, opts ...Option) (*Prov
 			return nil, errors.Join(fmt.Errorf("providers: add the endpoint %s: %w", e.name, err), p.micro.Stop())
 		}
 	}
-	for _, e := range endpoints {
+	for _, e := range p.endpoints {
 		for range o.concurrency {
 			p.workers.Go(e.work)
 		}
@@ -131,9 +146,13 @@ func (p *Provider) Stop(ctx context.Context) error {
 			await(ctx, handedOn)
 		}
 	}
-	p.drain.Do(func() { close(p.draining) })
 	idle := make(chan struct{})
 	go func() {
+		p.drain.Do(func() {
+			for _, e := range p.endpoints {
+				e.dismiss()
+			}
+		})
 		p.workers.Wait()
 		close(idle)
 	}()
@@ -157,5 +176,3 @@ func await(ctx context.Context, done <-chan struct{}) bool {
 		return false
 	}
 }
-
-func (p *Provider) now() events.Timestamp { return events.NewTimestamp(time.Now()) }

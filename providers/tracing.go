@@ -38,7 +38,7 @@ func (c *call) within() context.Context {
 
 // over counts the call and ends its span. What an error says is not told: it may repeat what was asked.
 func (c *call) over(o outcome) {
-	c.metrics.over(c.name, o, c.waited())
+	c.metrics.over(o, c.waited())
 	if c.span == nil {
 		return
 	}
