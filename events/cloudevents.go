@@ -117,13 +117,13 @@ func (e Envelope) Set(h Header) {
 	} {
 		values := h[a.name]
 		switch {
-		case a.value == "" && values != nil:
-			delete(h, a.name)
+		case a.value == "" && values == nil:
 		case a.value == "":
-		case len(values) == 1:
-			values[0] = percentEncode(a.value)
-		default:
+			delete(h, a.name)
+		case len(values) != 1:
 			h[a.name] = []string{percentEncode(a.value)}
+		case values[0] != a.value || strings.IndexByte(a.value, '%') >= 0:
+			values[0] = percentEncode(a.value)
 		}
 	}
 }
@@ -227,10 +227,14 @@ func attributePath(name string) path { return eventPath().member(name) }
 func (a *attributes) readHeader(h Header) *DecodeError {
 	var first *DecodeError
 	for name, values := range h {
-		if !hasPrefixFold(name, headerPrefix) {
-			continue
+		attribute, exact := strings.CutPrefix(name, headerPrefix)
+		if !exact {
+			if !hasPrefixFold(name, headerPrefix) {
+				continue
+			}
+			attribute = name[len(headerPrefix):]
 		}
-		fault := a.readAttribute(strings.ToLower(name[len(headerPrefix):]), values)
+		fault := a.readAttribute(strings.ToLower(attribute), values)
 		if fault != nil && (first == nil || fault.Path < first.Path) {
 			first = fault
 		}
