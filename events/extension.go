@@ -27,8 +27,8 @@ func DecodeValue[T any](data []byte) (*T, error) {
 
 // EncodeValue writes any value in canonical form (RFC 8785), under the contract's limits on depth and numbers.
 //
-// A struct whose fields stand in canonical order, made of what documents are made of, is written at once. Anything else
-// costs several times as much.
+// A struct whose fields stand in canonical order, made of what documents are made of (strings, integers, flags, slices,
+// other structs), is written at once. Anything else costs several times as much.
 func EncodeValue(v any) ([]byte, error) {
 	if out, ok := encodeShaped(v); ok {
 		return out, nil

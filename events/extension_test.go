@@ -226,3 +226,28 @@ func TestEncodeValueWritesAValueOfAnyTypeAsOtherLibrariesDo(t *testing.T) {
 		}
 	})
 }
+
+// The same payload as a struct, its fields in canonical order, and as a map.
+func BenchmarkEncodeValue(b *testing.B) {
+	shaped := struct {
+		AgentID         string           `json:"agent_id"`
+		GoalID          string           `json:"goal_id"`
+		ObservedAt      events.Timestamp `json:"observed_at"`
+		SourceEventRefs []string         `json:"source_event_refs"`
+		Transition      string           `json:"transition"`
+	}{"codex-product-capability", "public-long-horizon-loop", "2026-06-23T17:13:00Z", []string{"fact_a", "fact_b"}, "replan_entered"}
+	free := map[string]any{
+		"agent_id": shaped.AgentID, "goal_id": shaped.GoalID, "observed_at": shaped.ObservedAt,
+		"source_event_refs": shaped.SourceEventRefs, "transition": shaped.Transition,
+	}
+	for name, payload := range map[string]any{"struct": shaped, "map": free} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := events.EncodeValue(payload); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -27,7 +27,8 @@ type Proposal struct {
 	Kind          events.IntentKind
 	Operation     string
 	PolicyVersion string
-	// Payload is any value that encodes as a JSON object of the schema installed for Kind.
+	// Payload is any value that encodes as a JSON object of the schema installed for Kind. A struct whose fields stand
+	// in the order of their JSON names is written fastest, see [events.EncodeValue].
 	Payload any
 	Budget  events.IntentBudget
 	// WriteScope is what an executor would have to be granted. It is recorded, never granted.

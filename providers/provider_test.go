@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -343,6 +344,19 @@ func TestAHooksFailureIsAServiceErrorThatRepeatsNothing(t *testing.T) {
 			},
 			"500", "the answer holds a result in which intents[0].payload must be an object",
 		},
+		"a payload too deep": {
+			// A payload stands three levels down in its result.
+			func(*events.HookInput) ([]providers.Proposal, error) {
+				return with(func(p *providers.Proposal) { p.Payload = nested(30) }), nil
+			},
+			"500", "the answer holds a result in which intents[0].payload must not nest deeper than 32 levels",
+		},
+		"an operation that is not UTF-8": {
+			func(*events.HookInput) ([]providers.Proposal, error) {
+				return with(func(p *providers.Proposal) { p.Operation = "draft\xff" }), nil
+			},
+			"500", "the answer holds a result in which intents[0].operation must be valid UTF-8",
+		},
 		"a payload that panics": {
 			func(*events.HookInput) ([]providers.Proposal, error) {
 				return with(func(p *providers.Proposal) { p.Payload = explosive{} }), nil
@@ -374,6 +388,55 @@ func TestAHooksFailureIsAServiceErrorThatRepeatsNothing(t *testing.T) {
 			h.wantError(h.call(hookCall()), row.code, row.text)
 			h.wantResult(h.call(hookCall())) // the only worker is still there
 		})
+	}
+}
+
+// nested is an object of so many levels.
+func nested(levels int) map[string]any {
+	if levels == 1 {
+		return map[string]any{}
+	}
+	return map[string]any{"a": nested(levels - 1)}
+}
+
+func TestAPayloadMayNestAsDeepAsItsResultAllows(t *testing.T) {
+	h := start(t, withHook(func(*events.HookInput) ([]providers.Proposal, error) {
+		p := proposal()
+		p.Payload = nested(29)
+		return []providers.Proposal{p}, nil
+	}))
+	want := strings.Repeat(`{"a":`, 28) + "{}" + strings.Repeat("}", 28)
+	if got := h.wantResult(h.call(hookCall())).Intents[0].Payload; string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// An alert divides overloaded calls by all calls: both must be there before the first call that is overloaded.
+func TestEveryOutcomeIsCountedFromTheStart(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	h := start(t, providers.WithMetrics(registry), withHook(func(*events.HookInput) ([]providers.Proposal, error) { return nil, nil }))
+	h.call(hookCall())
+	if err := h.provider.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]float64)
+	for _, family := range families {
+		if family.GetName() != "afterwrite_provider_calls_total" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			got[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = m.GetCounter().GetValue()
+		}
+	}
+	want := map[string]float64{
+		hookID + " answered": 1, hookID + " refused": 0, hookID + " failed": 0, hookID + " overloaded": 0, hookID + " timed_out": 0,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
