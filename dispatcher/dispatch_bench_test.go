@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -90,6 +91,18 @@ func benchmarkDispatch(b *testing.B, tracing trace.TracerProvider) {
 			r.receive(now, &nats.Msg{Subject: out.take(b, "pwh.journal.").Reply, Data: ack}, 0)
 			r.receive(now, &nats.Msg{Subject: out.take(b, "pwh.intents.").Reply, Data: ack}, 0)
 			out.take(b, "$JS.ACK.")
+		}
+	}
+}
+
+// BenchmarkStrictDecode decodes one receipt, of a kilobyte, by the JSON library: a yardstick for how fast the machine is.
+func BenchmarkStrictDecode(b *testing.B) {
+	data := receiptMessage(1, time.Now()).Data
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := json.Unmarshal(data, new(events.Receipt), json.RejectUnknownMembers(true)); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -199,11 +199,12 @@ func TestThousandsAreGrouped(t *testing.T) {
 }
 
 func TestTheDispatchersBenchmarkIsRead(t *testing.T) {
-	got, err := parseWork([]byte("goos: linux\nBenchmarkDispatch-2   \t   10000\t     19750.5 ns/op\t   16402 B/op\t      58 allocs/op\nPASS\n"))
+	got, err := parseWork([]byte("goos: linux\nBenchmarkDispatch-2   \t   10000\t     19750.5 ns/op\t   16402 B/op\t      58 allocs/op\n"+
+		"BenchmarkStrictDecode-2 \t 500000\t 2500 ns/op\t 400.1 MB/s\t 1536 B/op\t 5 allocs/op\nPASS\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(work{Nanoseconds: 19750.5, Bytes: 16402, Allocs: 58}, got); diff != "" {
+	if diff := cmp.Diff(work{Nanoseconds: 19750.5, Decode: 2500, Bytes: 16402, Allocs: 58}, got); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := parseWork([]byte("PASS\n")); err == nil {
@@ -248,7 +249,7 @@ func TestRatiosAndTargetsFollowFromMedians(t *testing.T) {
 	}, Latencies: []waited{
 		{Name: "floor", Alone: []latency{{P50: 100, P99: 200}}},
 		{Name: "ours", Alone: []latency{{P50: 120, P99: 400}}},
-	}, Work: []work{{Nanoseconds: 19000, Allocs: 61}}}
+	}, Work: []work{{Nanoseconds: 19000, Decode: 2000, Allocs: 61}}}
 	r.conclude()
 
 	type ratios struct{ floor, limit float64 }
@@ -267,6 +268,7 @@ func TestRatiosAndTargetsFollowFromMedians(t *testing.T) {
 		{"latency with one in flight, p50, of floor", "≤ 1.3", 1.2, true},
 		{"latency with one in flight, p99, of floor", "≤ 1.5", 2, false},
 		{"own work per dispatch, µs", "≤ 20", 19, true},
+		{"own work per dispatch, in strict decodes of 1 kB by the JSON library", "≤ 8.7", 9.5, false},
 		{"own work per dispatch, allocations", "≤ 60", 61, false},
 	}
 	if diff := cmp.Diff(targets, r.Targets); diff != "" {
@@ -287,7 +289,7 @@ func TestTheTableSaysWhatWasMeasured(t *testing.T) {
 			Samples: []sample{{PerSecond: 21500, Worker: cost{CPU: 40.4, Allocs: 99.6, PeakResident: 61e6}, Broker: cost{CPU: 30}}},
 		}},
 		Latencies: []waited{{Name: "ours", Alone: []latency{{P50: 250_000, P99: 400_000, P999: 900_000}}, Loaded: []latency{{Rate: 10000, P50: 1e6, P99: 2e6, P999: 3e6}}}},
-		Work:      []work{{Nanoseconds: 19750, Bytes: 16000, Allocs: 58}},
+		Work:      []work{{Nanoseconds: 19750, Decode: 2345, Bytes: 16000, Allocs: 58}},
 		Targets:   []target{{"own work per dispatch, µs", "≤ 20", 19.75, true}, {"own work per dispatch, allocations", "≤ 60", 61, false}},
 	}
 	const want = `CPU, 2 cores, linux/amd64, go1.26, 2026-06-01. Medians of 1.
@@ -303,7 +305,7 @@ github.com/nats-io/nats.go v1.55.0.
 | ours | one in flight | 250 µs | 400 µs | 900 µs |
 | ours | half saturated, 10 000/s | 1000 µs | 2000 µs | 3000 µs |
 
-The dispatcher's own work per dispatch: 19.8 µs, 58 allocations, 16000 bytes.
+The dispatcher's own work per dispatch: 19.8 µs, 58 allocations, 16000 bytes. The JSON library decodes 1 kB strictly in 2.3 µs.
 
 | target | wanted | measured | met |
 |---|---:|---:|---|
