@@ -89,6 +89,7 @@ func (d *Dispatcher) observe() (err error) {
 	if d.metrics, err = newMetrics(d.options.Metrics); err != nil {
 		return fmt.Errorf("register the metrics: %w", err)
 	}
+	d.metrics.begin(d.installed.Hooks)
 	shared := &observability.Factory{Registry: observability.For(component, d.options.Metrics)}
 	shared.Replace(d.health)
 	own := &observability.Factory{Registry: d.options.Metrics}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/afterwrite/afterwrite/dispatcher/core"
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/internal/observability"
@@ -63,6 +64,41 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		broker: observability.NewBroker(shared),
 	}
 	return m, cmp.Or(f.Err, shared.Err)
+}
+
+// noReason is the label of a receipt that was not refused.
+const noReason = ""
+
+// failures are the codes with which a dispatch may fail.
+var failures = []events.Code{
+	events.CodeRegistrationRejected, events.CodeInputBoundaryRejected, events.CodeProducerFailed, events.CodeProducerTimedOut,
+	events.CodeResultContractRejected, events.CodeDispatchBudgetExhausted,
+}
+
+// begin has the counters be there at 0 that are asked how much they increased. A series that begins with its first
+// count is one that has not increased, and so the first panic would alert nobody.
+func (m *metrics) begin(hooks map[events.HookID]core.Hook) {
+	m.receipts.WithLabelValues(string(core.OutcomeAdmitted), noReason)
+	m.receipts.WithLabelValues(string(core.OutcomeRefused), string(events.RefusedPoisoned))
+	for _, source := range []string{sourceReceipt, sourceWakeUp} {
+		m.panics.WithLabelValues(source)
+	}
+	for _, effect := range []string{"load", "write", "answer"} {
+		m.failed.WithLabelValues(effect)
+	}
+	for hook, installed := range hooks {
+		for _, kind := range installed.Registration.IntentKinds {
+			m.intents.WithLabelValues(hook, kind)
+		}
+		m.overdue.WithLabelValues(hook)
+		m.lost.WithLabelValues(hook)
+		for _, code := range failures {
+			m.records.WithLabelValues(hook, string(events.StatusFailed), string(code))
+		}
+		for _, reason := range []events.Reason{events.ReasonHookSaturated, events.ReasonHookSuspended} {
+			m.deferred.WithLabelValues(hook, string(reason))
+		}
+	}
 }
 
 // inFlight asks the lanes, when it is scraped, what they have under way.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/sony/gobreaker/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -30,11 +31,17 @@ var _ lane.Observer = (*observer)(nil)
 // closed is the state of a breaker that lets calls through, as every breaker does at first.
 const closed = "closed"
 
+// breakerStates are all states, so that those in which no lane is are told as well.
+var breakerStates = []gobreaker.State{gobreaker.StateClosed, gobreaker.StateHalfOpen, gobreaker.StateOpen}
+
 // newObserver is that of one lane with the hooks.
 func newObserver(m *metrics, log *zap.Logger, broken func(effect string, err error), hooks map[events.HookID]core.Hook) *observer {
 	o := &observer{metrics: m, log: log, broken: broken, states: make(map[events.HookID]string, len(hooks))}
 	for hook := range hooks {
 		o.states[hook] = closed
+		for _, state := range breakerStates {
+			o.breakers.WithLabelValues(hook, state.String())
+		}
 		o.breakers.WithLabelValues(hook, closed).Inc()
 	}
 	return o
@@ -91,7 +98,7 @@ func documentOf(save *core.Save) string {
 
 // receipt counts and logs a decision about a receipt as a whole.
 func (o *observer) receipt(d *lane.Delivery, r *core.Result, trace lane.Trace) {
-	reason, level := "", zapcore.DebugLevel
+	reason, level := noReason, zapcore.DebugLevel
 	if r.Save != nil && r.Save.Refusal != nil {
 		reason, level = string(r.Save.Refusal.Reason), zapcore.WarnLevel
 	}
@@ -163,18 +170,27 @@ func (o *observer) Replied(hook events.HookID, kind core.ReplyKind, took time.Du
 
 // Settled implements lane.Observer.
 func (o *observer) Settled(source lane.Source, took time.Duration, handed bool) {
-	end := "acknowledged"
+	end := endAcknowledged
 	if handed {
-		end = "handed_back"
+		end = endHandedBack
 	}
 	o.messages.WithLabelValues(sourceLabel(source), end).Observe(took.Seconds())
 }
 
+// How a message ends, and where it came from, as labels.
+const (
+	endAcknowledged = "acknowledged"
+	endHandedBack   = "handed_back"
+
+	sourceReceipt = "receipt"
+	sourceWakeUp  = "wakeup"
+)
+
 func sourceLabel(source lane.Source) string {
 	if source == lane.Receipts {
-		return "receipt"
+		return sourceReceipt
 	}
-	return "wakeup"
+	return sourceWakeUp
 }
 
 // Lost implements lane.Observer.

@@ -40,6 +40,9 @@ type Options struct {
 	TripAfter int
 	// OpenFor is how long a hook stays suspended before it is probed. Default 5 s.
 	OpenFor time.Duration
+	// OverdueAfter is how long after its time a wake-up that has not fired is published again. It is looked for at twice
+	// that interval. Default 30 s.
+	OverdueAfter time.Duration
 	// StopGrace is how long a stop waits for what is under way. Default 25 s.
 	StopGrace time.Duration
 	// Listen is the address for health and metrics, empty for none.
@@ -55,9 +58,10 @@ type Options struct {
 }
 
 const (
-	defaultSkew  = 5 * time.Second
-	defaultGrace = 25 * time.Second
-	oneTenth     = 10
+	defaultSkew    = 5 * time.Second
+	defaultOverdue = 30 * time.Second
+	defaultGrace   = 25 * time.Second
+	oneTenth       = 10
 )
 
 // WithDefaults returns a copy with what is zero filled in.
@@ -68,6 +72,7 @@ func (o Options) WithDefaults() Options {
 	}
 	o.SkewAllowance = cmp.Or(o.SkewAllowance, defaultSkew)
 	o.Lanes = cmp.Or(o.Lanes, runtime.GOMAXPROCS(0))
+	o.OverdueAfter = cmp.Or(o.OverdueAfter, defaultOverdue)
 	o.StopGrace = cmp.Or(o.StopGrace, defaultGrace)
 	o.NATS.Name = cmp.Or(o.NATS.Name, "afterwrite dispatcher")
 	if o.Logger == nil {
@@ -103,6 +108,9 @@ func (o Options) Validate() error {
 	}
 	if o.SkewAllowance < 0 {
 		bad("SkewAllowance", "must not be negative")
+	}
+	if o.OverdueAfter < 0 {
+		bad("OverdueAfter", "must not be negative")
 	}
 	if o.ReceiptsInFlight < 0 {
 		bad("ReceiptsInFlight", "must not be negative")

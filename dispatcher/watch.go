@@ -22,10 +22,6 @@ import (
 const (
 	// lookEvery is how often the broker is looked at; kicked, it is looked at once more.
 	lookEvery = 5 * time.Second
-	// overdueEvery is how often wake-ups are looked for whose schedule fired into a store that refused.
-	overdueEvery = time.Minute
-	// overdueAfter is how long after its time a schedule is taken to be stuck.
-	overdueAfter = 30 * time.Second
 	// overdueMost bounds one look for overdue wake-ups.
 	overdueMost = 10_000
 	lookTimeout = 10 * time.Second
@@ -100,7 +96,7 @@ func (d *Dispatcher) checkTopology(ctx context.Context) (string, error) {
 func (d *Dispatcher) watch(ctx context.Context) error {
 	var before broker
 	missing := 0
-	looks, overdue := time.NewTicker(lookEvery), time.NewTicker(overdueEvery)
+	looks, overdue := time.NewTicker(lookEvery), time.NewTicker(2*d.options.OverdueAfter)
 	defer looks.Stop()
 	defer overdue.Stop()
 	for {
@@ -304,14 +300,14 @@ func (d *Dispatcher) settleFailures() {
 	}
 }
 
-// rescheduleOverdue publishes again, for now, every wake-up whose schedule is stuck. Any dispatcher may, at any time:
-// a wake-up too many finds in the journal that there is nothing to do.
+// rescheduleOverdue publishes again, for now, every wake-up whose schedule is stuck because it fired into a store that
+// refused. Any dispatcher may, at any time: a wake-up too many finds in the journal that there is nothing to do.
 func (d *Dispatcher) rescheduleOverdue(ctx context.Context) error {
 	stream, err := d.js.Stream(ctx, streams.Retries)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
+	now, after := time.Now(), d.options.OverdueAfter
 	for sequence, n := uint64(1), 0; n < overdueMost; n++ {
 		m, err := stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(streams.RetryAtFilter()))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -320,13 +316,13 @@ func (d *Dispatcher) rescheduleOverdue(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if now.Sub(m.Time) < overdueAfter {
+		if now.Sub(m.Time) < after {
 			return nil // nothing after it is older
 		}
 		sequence = m.Sequence + 1
 		at, ok := streams.ScheduledAt(m.Header)
 		dispatch, hook, named := streams.ParseRetryAtSubject(m.Subject)
-		if !ok || !named || now.Sub(at) < overdueAfter {
+		if !ok || !named || now.Sub(at) < after {
 			continue
 		}
 		again := &nats.Msg{Subject: m.Subject, Header: streams.ScheduleHeader(dispatch, hook, now)}
