@@ -202,7 +202,7 @@ func (p *Process) take(ctx context.Context, command core.Command, actor core.Act
 	state := core.State{Grants: p.grants, Executions: map[core.Key]core.Entry{}}
 	for range maxDecisions {
 		for _, key := range core.Needs(command, state, actor) {
-			entry, err := p.ledger.load(ctx, key)
+			entry, _, err := p.ledger.load(ctx, key)
 			if err != nil {
 				return nil, err
 			}

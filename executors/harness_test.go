@@ -163,7 +163,7 @@ func (b *broker) await(intentID events.IntentID, executor events.ExecutorID, sta
 		if err != nil {
 			b.t.Fatalf("waiting for %s after %v: %v", status, trail(records), err)
 		}
-		record, err := decodeExecution(msg.Headers(), msg.Data())
+		_, record, err := decodeExecution(msg.Headers(), msg.Data())
 		if err != nil {
 			b.t.Fatal(err)
 		}

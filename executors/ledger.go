@@ -33,20 +33,20 @@ func newLedger(nc *nats.Conn, js jetstream.JetStream, executor events.ExecutorID
 	return &ledger{js: js, leader: leader, source: "afterwrite/executor/" + executor}, nil
 }
 
-// load reads the last record of the key from the stream's leader.
-func (l *ledger) load(ctx context.Context, key core.Key) (core.Entry, error) {
+// load reads the last record of the key from the stream's leader, and the envelope that names the span of who wrote it.
+func (l *ledger) load(ctx context.Context, key core.Key) (core.Entry, events.Envelope, error) {
 	raw, err := l.leader.GetLastMsg(streams.Executions, streams.ExecutionSubject(key.Intent, key.Executor), nats.Context(ctx))
 	if errors.Is(err, nats.ErrMsgNotFound) {
-		return core.Entry{}, nil
+		return core.Entry{}, events.Envelope{}, nil
 	}
 	if err != nil {
-		return core.Entry{}, fmt.Errorf("executors: load %s: %w", key.Intent, err)
+		return core.Entry{}, events.Envelope{}, fmt.Errorf("executors: load %s: %w", key.Intent, err)
 	}
-	record, err := decodeExecution(raw.Header, raw.Data)
+	envelope, record, err := decodeExecution(raw.Header, raw.Data)
 	if err != nil {
-		return core.Entry{}, fmt.Errorf("executors: load %s: %w", key.Intent, err)
+		return core.Entry{}, events.Envelope{}, fmt.Errorf("executors: load %s: %w", key.Intent, err)
 	}
-	return core.Entry{Sequence: raw.Sequence, Record: record}, nil
+	return core.Entry{Sequence: raw.Sequence, Record: record}, envelope, nil
 }
 
 // append writes the save under its expected sequence and gives the entry that then stands. A write that is not
@@ -89,7 +89,7 @@ func (l *ledger) append(ctx context.Context, save *core.Save, trace events.Envel
 
 // winner gives the record that a write lost to, and whether it is that write itself.
 func (l *ledger) winner(ctx context.Context, key core.Key, data []byte) (core.Entry, bool, error) {
-	entry, err := l.load(ctx, key)
+	entry, _, err := l.load(ctx, key)
 	if err != nil || entry.Record == nil {
 		return entry, false, err
 	}
@@ -142,10 +142,11 @@ func wait(ctx context.Context, pause time.Duration) error {
 	}
 }
 
-func decodeExecution(header nats.Header, payload []byte) (*events.Execution, error) {
-	_, data, err := events.ReadEvent(events.Header(header), payload)
+func decodeExecution(header nats.Header, payload []byte) (events.Envelope, *events.Execution, error) {
+	envelope, data, err := events.ReadEvent(events.Header(header), payload)
 	if err != nil {
-		return nil, err
+		return events.Envelope{}, nil, err
 	}
-	return events.Decode[events.Execution](data)
+	record, err := events.Decode[events.Execution](data)
+	return envelope, record, err
 }

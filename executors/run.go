@@ -122,10 +122,11 @@ func (r *run) decide(ctx context.Context, actor core.Actor, subject core.Subject
 			state.Executions[r.key] = r.entry
 		}
 		for len(core.Needs(subject, state, actor)) > 0 {
-			entry, err := r.ledger.load(ctx, r.key)
+			entry, written, err := r.ledger.load(ctx, r.key)
 			if err != nil {
 				return nil, err
 			}
+			r.follows(ctx, written)
 			r.entry, r.loaded = entry, true
 			state.Executions[r.key] = entry
 		}
@@ -312,7 +313,7 @@ func (r *run) takeState(ctx context.Context, record *events.Execution) (bool, er
 			return true, nil
 		}
 		if state.reservedBy != "" {
-			holder, err := r.ledger.load(ctx, core.Key{Intent: state.reservedBy, Executor: r.opts.Executor})
+			holder, _, err := r.ledger.load(ctx, core.Key{Intent: state.reservedBy, Executor: r.opts.Executor})
 			if err != nil {
 				return false, err
 			}

@@ -46,6 +46,16 @@ func (r *run) begun(ctx context.Context, kind events.IntentKind) (context.Contex
 	}
 }
 
+// follows links the run's span, which is that of ctx, to the one under which the record was written that the run goes on
+// from: an earlier attempt, or a person's answer.
+func (r *run) follows(ctx context.Context, written events.Envelope) {
+	if r.tracer == nil || written.TraceParent == "" || written.TraceParent == r.trace.TraceParent {
+		return
+	}
+	trace.SpanFromContext(ctx).AddLink(trace.LinkFromContext(
+		observability.Remote(context.Background(), written.TraceParent, written.TraceState)))
+}
+
 // calling opens the span of a call of the effect, and has the permit carry it. The function it gives ends it, and
 // counts the call.
 func (r *run) calling(ctx context.Context, permit *Permit) (context.Context, func(error)) {

@@ -15,9 +15,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/afterwrite/afterwrite/events"
+	"github.com/afterwrite/afterwrite/executors"
 	"github.com/afterwrite/afterwrite/internal/observability"
 	"github.com/afterwrite/afterwrite/internal/stack"
 	"github.com/afterwrite/afterwrite/providers"
+	"github.com/afterwrite/afterwrite/streams"
 )
 
 const (
@@ -85,16 +87,23 @@ func TestATraceOfAReceiptShowsAllHops(t *testing.T) {
 	t.Parallel()
 	exporter, provider := traced(t)
 	w := start(t, stack.Options{Tracing: provider}, nil)
-	w.publish(receipt("a"), traceParent, "vendor=opaque")
+	// The orchestrator publishes within a span of its own, of a Turn that was begun elsewhere.
+	ctx, span := provider.Tracer("orchestrator").Start(
+		observability.Remote(w.ctx, traceParent, "vendor=opaque"), "publish receipt", trace.WithSpanKind(trace.SpanKindProducer))
+	if _, err := streams.NewPublisher(w.JS, streams.PublisherOptions{Trace: observability.Extension}).Publish(ctx, receipt("a")); err != nil {
+		t.Fatal(err)
+	}
+	span.End()
 	w.tells(exporter, `
-consumer receipt
-  client call periodic_report.runtime_trigger
-    server serve periodic_report.runtime_trigger
-  producer record periodic_report.runtime_trigger
-  producer publish periodic_report.trigger_evaluation
-    consumer execute periodic_report.trigger_evaluation
-      client effect periodic_report.trigger_evaluation
-        server serve periodic_report.evaluate_trigger
+producer publish receipt
+  consumer receipt
+    client call periodic_report.runtime_trigger
+      server serve periodic_report.runtime_trigger
+    producer record periodic_report.runtime_trigger
+    producer publish periodic_report.trigger_evaluation
+      consumer execute periodic_report.trigger_evaluation
+        client effect periodic_report.trigger_evaluation
+          server serve periodic_report.evaluate_trigger
 `)
 }
 
@@ -118,6 +127,32 @@ consumer receipt
     client call probe.fickle → record probe.fickle
       server serve probe.fickle
     producer record probe.fickle
+`)
+}
+
+func TestALaterAttemptOfAnExecutionIsLinkedToTheOneBefore(t *testing.T) {
+	t.Parallel()
+	exporter, provider := traced(t)
+	calls := new(atomic.Int64)
+	proposing := newHook("proposing", 1, 10*time.Second, func(*events.HookInput) ([]providers.Proposal, error) { return noted("seen"), nil })
+	w := start(t, stack.Options{Tracing: provider, NoProvider: true, NoExecutor: true},
+		func(context.Context, *events.Intent, executors.Permit) (*events.Packet, error) {
+			if calls.Add(1) == 1 {
+				return nil, executors.Retry(errBroken)
+			}
+			return executors.PacketOf("noted_v0", map[string]string{"text": "seen"})
+		}, proposing)
+	w.publish(receipt("a"), traceParent, "")
+	w.tells(exporter, `
+consumer receipt
+  client call probe.proposing
+    server serve probe.proposing
+  producer record probe.proposing
+  producer publish probe.noted
+    consumer execute probe.noted
+      client effect probe.noted (failed)
+    consumer execute probe.noted → execute probe.noted
+      client effect probe.noted
 `)
 }
 

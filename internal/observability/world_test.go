@@ -157,7 +157,10 @@ func (w *world) execute(o stack.Options, effect executors.Func) {
 		return
 	}
 	process, err := executors.New(executors.Options{
-		Executor: noter, Grants: []executors.Grant{{IntentKind: intentKind, From: streams.StartAll}},
+		Executor: noter, HandBack: 50 * time.Millisecond,
+		Grants: []executors.Grant{{
+			IntentKind: intentKind, From: streams.StartAll, Ceilings: events.IntentBudget{MaxAttempts: 2},
+		}},
 		Executors: map[events.IntentKind]executors.Executor{intentKind: effect},
 		URL:       w.URL(), Dialer: w.dialed, Log: o.Logger, Metrics: o.Metrics, Tracing: o.Tracing,
 	})
