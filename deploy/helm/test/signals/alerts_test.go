@@ -153,14 +153,22 @@ func TestAlertsFireWhenTheyShouldAndOnlyThen(t *testing.T) {
 // firing evaluates the rule from the beginning on, as a Prometheus would, and gives what fires in the end.
 func firing(t *testing.T, rule rulefmt.Rule, scraped *series, interval, until time.Duration) []expectedAlert {
 	t.Helper()
+	var last []expectedAlert
+	evaluate(t, rule, scraped, interval, until, func(_ time.Duration, fires []expectedAlert) { last = fires })
+	return last
+}
+
+// evaluate evaluates the rule from the beginning on, as a Prometheus would, and tells what fires each time.
+func evaluate(
+	t *testing.T, rule rulefmt.Rule, scraped *series, interval, until time.Duration, tell func(now time.Duration, fires []expectedAlert),
+) {
+	t.Helper()
 	engine := newEngine()
 	since := map[string]time.Duration{}
-	var fires []expectedAlert
 	for now := time.Duration(0); now <= until; now += interval {
-		vector := query(t, engine, scraped, rule.Expr, time.Unix(0, 0).Add(now))
 		active := map[string]time.Duration{}
-		fires = nil
-		for _, found := range vector {
+		var fires []expectedAlert
+		for _, found := range query(t, engine, scraped, rule.Expr, time.Unix(0, 0).Add(now)) {
 			key := found.Metric.String()
 			began, was := since[key]
 			if !was {
@@ -172,8 +180,8 @@ func firing(t *testing.T, rule rulefmt.Rule, scraped *series, interval, until ti
 			}
 		}
 		since = active
+		tell(now, fires)
 	}
-	return fires
 }
 
 func alert(t *testing.T, rule rulefmt.Rule, found promql.Sample) expectedAlert {

@@ -18,7 +18,10 @@ type dashboard struct {
 	Panels     []panel `json:"panels"`
 	Templating struct {
 		List []struct {
-			Name string `json:"name"`
+			Name       string `json:"name"`
+			Type       string `json:"type"`
+			Definition string `json:"definition"`
+			AllValue   string `json:"allValue"`
 		} `json:"list"`
 	} `json:"templating"`
 }
