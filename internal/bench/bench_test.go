@@ -199,7 +199,7 @@ func TestThousandsAreGrouped(t *testing.T) {
 }
 
 func TestTheDispatchersBenchmarkIsRead(t *testing.T) {
-	got, err := parseWork([]byte("goos: linux\nBenchmarkDispatch-2   \t   10000\t     19750.5 ns/op\t   16402 B/op\t      58 allocs/op\n"+
+	got, err := parseWork([]byte("goos: linux\nBenchmarkDispatch-2   \t   10000\t     19750.5 ns/op\t   16402 B/op\t      58 allocs/op\n" +
 		"BenchmarkStrictDecode-2 \t 500000\t 2500 ns/op\t 400.1 MB/s\t 1536 B/op\t 5 allocs/op\nPASS\n"))
 	if err != nil {
 		t.Fatal(err)

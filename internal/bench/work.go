@@ -15,8 +15,8 @@ type work struct {
 	Nanoseconds float64 `json:"ns_per_dispatch"`
 	// Decode is what the JSON library takes to decode a document of a kilobyte strictly, in nanoseconds: a yardstick.
 	Decode float64 `json:"decode_ns"`
-	Bytes       int     `json:"bytes_per_dispatch"`
-	Allocs      int     `json:"allocs_per_dispatch"`
+	Bytes  int     `json:"bytes_per_dispatch"`
+	Allocs int     `json:"allocs_per_dispatch"`
 }
 
 // designDecodes is the own work that the design wants, in yardsticks: 20 µs, on a machine where one is 2.3 µs.
