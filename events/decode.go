@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -258,12 +257,15 @@ func checkLimits(raw jsontext.Value, depth int) (canonical bool, _ *DecodeError)
 		case ' ', '\t', '\n', '\r':
 			canonical = false
 		case '"':
-			start, plain := i+1, true
-			for i++; raw[i] != '"'; i++ {
-				plain = plain && raw[i] < utf8.RuneSelf
-				if raw[i] == '\\' {
-					canonical = false
-					i++
+			start := i + 1
+			i = start + bytes.IndexByte(raw[start:], '"')
+			plain := !needsEscape(raw[start:i])
+			if !plain { // the quote found may be an escaped one
+				for i = start; raw[i] != '"'; i++ {
+					if raw[i] == '\\' {
+						canonical = false
+						i++
+					}
 				}
 			}
 			if i+1 == len(raw) || raw[i+1] != ':' {
