@@ -165,8 +165,9 @@ func (l *Lane) advance(now time.Time, d *dispatch) {
 		l.rejected(now, d, err)
 		return
 	}
-	l.observer.Decided(now, d.work.delivery, d.planned, result, d.work.trace)
+	delivery, planned, trace := d.work.delivery, d.planned, d.work.trace
 	l.save(now, d, result)
+	l.observer.Decided(now, delivery, planned, result, trace) // last, for nobody waits for it
 }
 
 // mayCall reports whether what the core is about to say may be to call.
@@ -385,7 +386,7 @@ func (l *Lane) finish(now time.Time, d *dispatch) {
 func (l *Lane) replied(now time.Time, o *op, reply core.Reply) {
 	d := o.dispatch
 	l.over(o)
-	l.observer.Replied(d.key.Hook, reply.Kind, now.Sub(d.began))
+	took := now.Sub(d.began)
 	if reply.Kind == core.ReplyResult {
 		d.place.release(nil)
 	} else {
@@ -393,6 +394,7 @@ func (l *Lane) replied(now time.Time, o *op, reply core.Reply) {
 	}
 	d.stage, d.reply, d.decisions = stageDecide, reply, 0
 	l.advance(now, d)
+	l.observer.Replied(d.key.Hook, reply.Kind, took)
 }
 
 // timedOut ends a call without an answer, and goes on listening for one: a late valid result still counts.

@@ -366,7 +366,7 @@ func (l *Lane) admit(now time.Time, w *work) {
 	if err != nil {
 		panic(err) // the system may admit, and nothing needs loading
 	}
-	l.observer.Decided(now, d, nil, result, w.trace)
+	defer l.observer.Decided(now, d, nil, result, w.trace) // what follows from it goes out first: somebody waits for that
 	switch result.Outcome {
 	case core.OutcomeIgnored:
 		l.settleWork(now, w, 0)
