@@ -409,7 +409,7 @@ func assignsSecret(s string, i int) bool {
 		return false
 	}
 	for _, secret := range secretsBy[name[len(name)-1]|0x20] {
-		if !(joins && secret.word) && namesSecret(name, secret.name, joins) {
+		if (!joins || !secret.word) && namesSecret(name, secret.name, joins) {
 			return true
 		}
 	}

@@ -83,7 +83,8 @@ func (s *payloadShape) value(r *canonicalReader, depth int) bool {
 }
 
 func (s *payloadShape) scalar(r *canonicalReader, kind jsontext.Kind) bool {
-	start, fits := r.at, true
+	start := r.at
+	var fits bool
 	switch kind {
 	case jsontext.KindString:
 		inside, ok := r.string()

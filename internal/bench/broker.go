@@ -57,7 +57,7 @@ func dial(url, name string) (client, error) {
 	if err != nil {
 		return client{}, fmt.Errorf("connect to the broker: %w", err)
 	}
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(outstanding))
+	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(outstanding), jetstream.WithDefaultTimeout(stuckAfter))
 	if err != nil {
 		nc.Close()
 		return client{}, fmt.Errorf("open JetStream: %w", err)
