@@ -196,6 +196,8 @@ func TestEveryDocumentedMetricIsScrapedAndMoves(t *testing.T) {
 	o.Dispatcher.Listen = "127.0.0.1:0"
 	o.Dispatcher.ReceiptsInFlight, o.Dispatcher.TripAfter, o.Dispatcher.OpenFor = 8, 2, 100*time.Millisecond
 	o.Dispatcher.OverdueAfter = time.Second
+	// What was on its way when the connections broke comes again soon, and is not waited for in the end.
+	o.Streams.AckWait, o.Dispatcher.StopGrace = 3*time.Second, time.Second
 	w := start(t, o, func(ctx context.Context, _ *events.Intent, _ executors.Permit) (*events.Packet, error) {
 		select {
 		case <-executed:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +53,26 @@ func ask(t *testing.T, method, url, body string) (code int, text string) {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(read)
+}
+
+func TestReadinessLeavesOutTheConditionsThatAreExcluded(t *testing.T) {
+	held := []string{"aging: it waits", "broken: a wheel is off"}
+	at := serve(t, observability.Endpoints{Reasons: func() []string { return slices.Clone(held) }, Metrics: prometheus.NewRegistry()})
+	for query, want := range map[string]string{
+		"":                                "aging: it waits\nbroken: a wheel is off\n",
+		"?exclude=aging":                  "broken: a wheel is off\n",
+		"?exclude=a&exclude=it+waits":     "aging: it waits\nbroken: a wheel is off\n",
+		"?exclude=aging&exclude=broken":   "ready\n",
+		"?exclude=broken&exclude=unknown": "aging: it waits\n",
+	} {
+		code := http.StatusServiceUnavailable
+		if want == "ready\n" {
+			code = http.StatusOK
+		}
+		if got, text := ask(t, "GET", at+"/readyz"+query, ""); got != code || text != want {
+			t.Errorf("/readyz%s is %d %q, want %d %q", query, got, text, code, want)
+		}
+	}
 }
 
 func TestReadinessSaysWhyNot(t *testing.T) {

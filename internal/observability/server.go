@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +18,8 @@ import (
 
 // Endpoints is what a [Server] serves.
 type Endpoints struct {
-	// Reasons are why the process is not ready, one line each; none if it is.
+	// Reasons are why the process is not ready, one line each, its condition first; none if it is. /readyz leaves out
+	// the conditions that its parameters "exclude" name.
 	Reasons func() []string
 	Metrics prometheus.Gatherer
 	// Debug is served under /debug/, nil for nothing there. See [Debug].
@@ -77,8 +80,12 @@ func (s *Server) Close() {
 func (e Endpoints) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "alive") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		reasons := e.Reasons()
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		excluded := r.URL.Query()["exclude"]
+		reasons := slices.DeleteFunc(e.Reasons(), func(reason string) bool {
+			condition, _, _ := strings.Cut(reason, ":")
+			return slices.Contains(excluded, condition)
+		})
 		if len(reasons) == 0 {
 			_, _ = fmt.Fprintln(w, "ready")
 			return

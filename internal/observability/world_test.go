@@ -162,7 +162,7 @@ func (w *world) execute(o stack.Options, effect executors.Func) {
 			IntentKind: intentKind, From: streams.StartAll, Ceilings: events.IntentBudget{MaxAttempts: 2},
 		}},
 		Executors: map[events.IntentKind]executors.Executor{intentKind: effect},
-		URL:       w.URL(), Dialer: w.dialed, Log: o.Logger, Metrics: o.Metrics, Tracing: o.Tracing,
+		URL:       w.URL(), Dialer: w.dialed, AckWait: o.Streams.AckWait, Log: o.Logger, Metrics: o.Metrics, Tracing: o.Tracing,
 	})
 	if err != nil {
 		w.t.Fatal(err)

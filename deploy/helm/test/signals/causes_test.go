@@ -408,6 +408,12 @@ func TestWhatHealsByItselfAlertsNobody(t *testing.T) {
 		func() { d.stop("executor"); d.hold(time.Minute); d.startExecutor() },
 		func() { d.stop("provider-good"); d.startProvider(d.plan.hooks[0]) },
 		func() { d.broker.Shutdown(); d.hold(time.Minute); d.startBroker() },
+		func() {
+			age := func(age time.Duration) { d.update(streams.Receipts, func(c *jetstream.StreamConfig) { c.MaxAge = age }) }
+			age(24 * time.Hour)
+			d.await(`afterwrite_condition{condition="topology_differs"}`, 0)
+			age(72 * time.Hour)
+		},
 	} {
 		happens()
 		d.await("sum(afterwrite_condition) == bool 0", 0) // in minutes, of which none is on the made-up clock
