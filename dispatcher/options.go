@@ -34,7 +34,7 @@ type Options struct {
 	SkewAllowance time.Duration
 	// Lanes run side by side. Default: one a core.
 	Lanes int
-	// ReceiptsInFlight bounds the receipts under way in one lane. Default 256.
+	// ReceiptsInFlight bounds the receipts under way in one lane. Default 512.
 	ReceiptsInFlight int
 	// TripAfter is how many failures in a row suspend a hook in a lane. Default 10.
 	TripAfter int

@@ -40,7 +40,7 @@ type settings struct {
 	MaxReceiptAge    *time.Duration `placeholder:"DURATION" help:"How old a receipt may be, by default the journal's age less a tenth; 0 accepts any age, to import history."`
 	SkewAllowance    time.Duration  `default:"5s" help:"How far the clocks of orchestrators, broker and dispatcher may differ."`
 	Lanes            int            `default:"0" help:"Event loops that run side by side; 0 is one a core."`
-	ReceiptsInFlight int            `default:"256" help:"Receipts under way in one lane."`
+	ReceiptsInFlight int            `default:"512" help:"Receipts under way in one lane."`
 	TripAfter        int            `default:"10" help:"Failures of a hook in a row that suspend it in a lane."`
 	OpenFor          time.Duration  `default:"5s" help:"How long a hook stays suspended before it is probed."`
 	StopGrace        time.Duration  `default:"25s" help:"How long a stop waits for what is under way before it is handed back."`

@@ -28,9 +28,9 @@ type Options struct {
 	AnswerWait time.Duration
 }
 
-// WithDefaults fills what is zero: 256 receipts, an ack wait of 30 s, pulls of 1 s, answers within 5 s.
+// WithDefaults fills what is zero: 512 receipts, an ack wait of 30 s, pulls of 1 s, answers within 5 s.
 func (o Options) WithDefaults() Options {
-	o.Receipts = cmp.Or(o.Receipts, 256)
+	o.Receipts = cmp.Or(o.Receipts, 512)
 	o.AckWait = cmp.Or(o.AckWait, 30*time.Second)
 	o.PullExpiry = cmp.Or(o.PullExpiry, time.Second)
 	o.AnswerWait = cmp.Or(o.AnswerWait, 5*time.Second)

@@ -23,7 +23,7 @@
 //	  …
 //	payload_schemas:                       # a JSON Schema for each declared intent kind
 //	  capability.kind: {type: object, …}
-//	max_in_flight: 256                     # calls at a time, see [DefaultLimits]
+//	max_in_flight: 1024                    # calls at a time, see [DefaultLimits]
 //	backlog_ceiling: 1000000               # waiting dispatches, see [Limits]
 //
 // The profiles file:

@@ -19,15 +19,16 @@ import (
 type Limits struct {
 	// BacklogCeiling is how many dispatches may wait for another attempt, from 1 to 100 million; more fail at once.
 	BacklogCeiling int `json:"backlog_ceiling"`
-	// MaxInFlight is how many calls may be unanswered at a time in one dispatcher, from 1 to 65536.
+	// MaxInFlight is how many calls may be unanswered at a time in one dispatcher, from 1 to 65536. It works up to three
+	// quarters of the receipts that the dispatcher may have under way, where there are other hooks.
 	MaxInFlight int `json:"max_in_flight"`
 }
 
-// DefaultLimits hold for a hook whose file says nothing about them, where so many hooks are installed: 256 calls at a
-// time, or its part of 1024, so that many hooks do not take much more memory than a few, and never less than 32.
+// DefaultLimits hold for a hook whose file says nothing about them, where so many hooks are installed: its part of 1024
+// calls at a time, so that many hooks take no more memory than one, and never less than 32.
 func DefaultLimits(hooks int) Limits {
-	const most, together, least = 256, 1024, 32
-	return Limits{BacklogCeiling: 1_000_000, MaxInFlight: max(least, min(most, together/max(hooks, 1)))}
+	const together, least = 1024, 32
+	return Limits{BacklogCeiling: 1_000_000, MaxInFlight: max(least, together/max(hooks, 1))}
 }
 
 const (

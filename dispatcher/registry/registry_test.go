@@ -77,7 +77,7 @@ func TestInstalledHooksAndProfilesAreWhatTheFilesSay(t *testing.T) {
 	}
 
 	wantLimits := map[string]registry.Limits{
-		trigger: {MaxInFlight: 256, BacklogCeiling: 1_000_000},
+		trigger: {MaxInFlight: 512, BacklogCeiling: 1_000_000},
 		recount: {MaxInFlight: 8, BacklogCeiling: 500},
 	}
 	if diff := cmp.Diff(wantLimits, installed.Limits); diff != "" {
@@ -276,7 +276,7 @@ profiles:
 }
 
 func TestManyHooksShareWhatIsInFlight(t *testing.T) {
-	for hooks, want := range map[int]int{0: 256, 1: 256, 4: 256, 5: 204, 16: 64, 1000: 32} {
+	for hooks, want := range map[int]int{0: 1024, 1: 1024, 4: 256, 5: 204, 16: 64, 1000: 32} {
 		if got := registry.DefaultLimits(hooks).MaxInFlight; got != want {
 			t.Errorf("of %d hooks each may have %d calls in flight, want %d", hooks, got, want)
 		}
