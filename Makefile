@@ -6,7 +6,7 @@ LDFLAGS := -s -w -X github.com/afterwrite/afterwrite/internal/version.stamped=$(
 REGISTRY ?= ghcr.io/afterwrite
 DOCKER ?= docker
 
-.PHONY: build images test race lint fmt fuzz ci clean
+.PHONY: build images test race kubetest lint fmt fuzz ci clean
 
 build: ## Build the commands into bin/, static and reproducible.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -22,6 +22,9 @@ test: ## Run the tests.
 
 race: ## Run the tests under the race detector.
 	go test -race ./...
+
+kubetest: ## Install the chart into a real Kubernetes API server, which is built the first time.
+	cd deploy/helm/kubetest && go test -v -timeout 1h
 
 lint: ## Run the linters.
 	.ci/run vet lint
