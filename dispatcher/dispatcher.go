@@ -202,19 +202,7 @@ func (d *Dispatcher) connect() error {
 }
 
 func (d *Dispatcher) startLanes(retired []events.HookID) error {
-	// A hook that hangs holds the receipts of all its places. There must be room for those of the others.
-	most := lane.Options{Receipts: d.options.ReceiptsInFlight}.WithDefaults().Receipts
-	if len(d.installed.Hooks) > 1 {
-		most -= most / 4
-	}
-	limits := make(map[events.HookID]lane.HookLimits, len(d.options.Registry.Limits))
-	for id, l := range d.options.Registry.Limits {
-		limits[id] = lane.HookLimits{
-			Places:    max(1, min(l.MaxInFlight/d.options.Lanes, most)),
-			TripAfter: d.options.TripAfter,
-			OpenFor:   d.options.OpenFor,
-		}
-	}
+	receipts, limits := d.options.laneLimits()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for range d.options.Lanes {
@@ -222,7 +210,7 @@ func (d *Dispatcher) startLanes(retired []events.HookID) error {
 			Installed: d.installed,
 			Hooks:     limits,
 			Retired:   retired,
-			Receipts:  d.options.ReceiptsInFlight,
+			Receipts:  receipts,
 			AckWait:   d.options.Streams.AckWait,
 		}, newObserver(d.metrics, d.log, d.failed, d.installed.Hooks), d.options.Tracing)
 		if err != nil {

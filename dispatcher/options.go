@@ -12,7 +12,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
+	"github.com/afterwrite/afterwrite/dispatcher/lane"
 	"github.com/afterwrite/afterwrite/dispatcher/registry"
+	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
 	"github.com/afterwrite/afterwrite/internal/observability"
 	"github.com/afterwrite/afterwrite/streams"
@@ -34,7 +36,8 @@ type Options struct {
 	SkewAllowance time.Duration
 	// Lanes run side by side. Default: one a core.
 	Lanes int
-	// ReceiptsInFlight bounds the receipts under way in one lane. Default 512.
+	// ReceiptsInFlight bounds the receipts under way in one lane; so do twice the calls that a hook may have in flight there.
+	// Default 512.
 	ReceiptsInFlight int
 	// TripAfter is how many failures in a row suspend a hook in a lane. Default 10.
 	TripAfter int
@@ -58,10 +61,11 @@ type Options struct {
 }
 
 const (
-	defaultSkew    = 5 * time.Second
-	defaultOverdue = 30 * time.Second
-	defaultGrace   = 25 * time.Second
-	oneTenth       = 10
+	defaultSkew     = 5 * time.Second
+	defaultReceipts = 512
+	defaultOverdue  = 30 * time.Second
+	defaultGrace    = 25 * time.Second
+	oneTenth        = 10
 )
 
 // WithDefaults returns a copy with what is zero filled in.
@@ -72,6 +76,7 @@ func (o Options) WithDefaults() Options {
 	}
 	o.SkewAllowance = cmp.Or(o.SkewAllowance, defaultSkew)
 	o.Lanes = cmp.Or(o.Lanes, runtime.GOMAXPROCS(0))
+	o.ReceiptsInFlight = cmp.Or(o.ReceiptsInFlight, defaultReceipts)
 	o.OverdueAfter = cmp.Or(o.OverdueAfter, defaultOverdue)
 	o.StopGrace = cmp.Or(o.StopGrace, defaultGrace)
 	o.NATS.Name = cmp.Or(o.NATS.Name, "afterwrite dispatcher")
@@ -119,4 +124,22 @@ func (o Options) Validate() error {
 		bad("TripAfter", "must not be negative")
 	}
 	return errors.Join(problems...)
+}
+
+// laneLimits are what one lane may have under way: receipts, and attempts of each hook.
+//
+// A hook that hangs holds the receipts of all its places, so there is room for others beside them. And a receipt holds a
+// dispatch of every hook, so there are no more of them than keep all places taken: memory grows with their product.
+func (o Options) laneLimits() (receipts int, hooks map[events.HookID]lane.HookLimits) {
+	most, largest := o.ReceiptsInFlight, 1
+	if len(o.Registry.Limits) > 1 {
+		most -= most / 4
+	}
+	hooks = make(map[events.HookID]lane.HookLimits, len(o.Registry.Limits))
+	for id, l := range o.Registry.Limits {
+		places := max(1, min(l.MaxInFlight/o.Lanes, most))
+		largest = max(largest, places)
+		hooks[id] = lane.HookLimits{Places: places, TripAfter: o.TripAfter, OpenFor: o.OpenFor}
+	}
+	return min(o.ReceiptsInFlight, 2*largest), hooks
 }
