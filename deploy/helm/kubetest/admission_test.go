@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/action"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/engine"
@@ -130,8 +131,8 @@ func TestHelmRefusesAnUnknownFieldAndInstallsNothing(t *testing.T) {
 	c := startCluster(t)
 	startControllers(t, c.client, namespace)
 	h := helmAs(t, c.kubeconfig, "installer", new(rights))
-	err := h.install(t, values(t, testdata+"minimal.yaml"), func(manifests string) string {
-		return strings.Replace(manifests, "maxUnavailable: 1", "maximumUnavailable: 1", 1)
+	err := h.install(t, values(t, testdata+"minimal.yaml"), func(i *action.Install) {
+		i.PostRenderer = replacing("maxUnavailable: 1", "maximumUnavailable: 1")
 	})
 	if err == nil || !strings.Contains(err.Error(), "maximumUnavailable") {
 		t.Errorf("got %v", err)

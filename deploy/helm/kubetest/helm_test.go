@@ -17,6 +17,7 @@ import (
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/kube"
+	"helm.sh/helm/v4/pkg/postrenderer"
 	releasev1 "helm.sh/helm/v4/pkg/release/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -70,33 +71,36 @@ func chart(t *testing.T) *chartv2.Chart {
 	return c
 }
 
-// install leaves nothing if it fails.
-func (h *helm) install(t *testing.T, values map[string]any, after postRenderer) error {
+// install leaves nothing but the job if it fails.
+func (h *helm) install(t *testing.T, values map[string]any, flags ...func(*action.Install)) error {
 	t.Helper()
 	install := action.NewInstall(h.config)
 	install.ReleaseName, install.Namespace = release, namespace
 	install.WaitStrategy, install.Timeout = kube.StatusWatcherStrategy, patience
 	install.RollbackOnFailure = true
-	if after != nil {
-		install.PostRenderer, install.PostRenderStrategy = after, action.PostRenderStrategyNoHooks
+	for _, set := range flags {
+		set(install)
 	}
 	_, err := install.Run(chart(t), values)
 	return err
 }
 
-// upgrade goes back to the revision before if it fails, where wanted.
-func (h *helm) upgrade(t *testing.T, values map[string]any, rollbackOnFailure bool, after postRenderer) error {
+// upgrade goes back to the revision before if it fails, unless told otherwise.
+func (h *helm) upgrade(t *testing.T, values map[string]any, flags ...func(*action.Upgrade)) error {
 	t.Helper()
 	upgrade := action.NewUpgrade(h.config)
 	upgrade.Namespace = namespace
 	upgrade.WaitStrategy, upgrade.Timeout = kube.StatusWatcherStrategy, patience
-	upgrade.RollbackOnFailure = rollbackOnFailure
-	if after != nil {
-		upgrade.PostRenderer, upgrade.PostRenderStrategy = after, action.PostRenderStrategyNoHooks
+	upgrade.RollbackOnFailure = true
+	for _, set := range flags {
+		set(upgrade)
 	}
 	_, err := upgrade.Run(release, chart(t), values)
 	return err
 }
+
+func stayOnFailure(u *action.Upgrade)  { u.RollbackOnFailure = false }
+func forceConflicts(u *action.Upgrade) { u.ForceConflicts = true }
 
 func (h *helm) rollback(t *testing.T, revision int) error {
 	t.Helper()
@@ -140,11 +144,13 @@ func (h *helm) last(t *testing.T) *releasev1.Release {
 	return r
 }
 
-// postRenderer changes what is rendered for good, as another chart would.
-type postRenderer func(manifests string) string
+// replacing changes what is rendered, as a fault in a template would.
+func replacing(old, with string) postrenderer.PostRenderer { return textReplacer{old, with} }
 
-func (f postRenderer) Run(manifests *bytes.Buffer) (*bytes.Buffer, error) {
-	return bytes.NewBufferString(f(manifests.String())), nil
+type textReplacer struct{ old, with string }
+
+func (r textReplacer) Run(manifests *bytes.Buffer) (*bytes.Buffer, error) {
+	return bytes.NewBufferString(strings.ReplaceAll(manifests.String(), r.old, r.with)), nil
 }
 
 // warnings are what the API server said of requests that it granted.

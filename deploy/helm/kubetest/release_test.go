@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"helm.sh/helm/v4/pkg/action"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -71,7 +72,7 @@ func TestAnInstallationThatTheBrokerRefusesLeavesItsJobOnly(t *testing.T) {
 	before := c.live(t)
 	controllers.refuse(true)
 	v := values(t, testdata+"minimal.yaml")
-	if err := h.install(t, v, nil); err == nil || !strings.Contains(err.Error(), "failed pre-install: resource Job/hooks/afterwrite-streams not ready") {
+	if err := h.install(t, v); err == nil || !strings.Contains(err.Error(), "failed pre-install: resource Job/hooks/afterwrite-streams not ready") {
 		t.Fatalf("got %v", err)
 	}
 	left := c.live(t)
@@ -81,12 +82,43 @@ func TestAnInstallationThatTheBrokerRefusesLeavesItsJobOnly(t *testing.T) {
 		t.Errorf("there is %v, not the job and its pod", names(left))
 	}
 	controllers.refuse(false)
-	if err := h.install(t, v, nil); err != nil {
+	if err := h.install(t, v); err != nil {
 		t.Fatal(err)
 	}
 	if _, there := c.released(t)[job]; there {
 		t.Error("the job that failed is still there")
 	}
+}
+
+func TestAProgramTakenFromItsListGoesWithAllItHad(t *testing.T) {
+	c := startCluster(t)
+	startControllers(t, c.client, namespace)
+	h := helmAs(t, c.kubeconfig, "installer", new(rights))
+	v := values(t, testdata+"full.yaml")
+	if err := h.install(t, v); err != nil {
+		t.Fatal(err)
+	}
+	before := c.released(t)
+	delete(v, "executors")
+	if err := h.upgrade(t, v); err != nil {
+		t.Fatal(err)
+	}
+	after := c.released(t)
+	maps.DeleteFunc(before, func(key string, _ *unstructured.Unstructured) bool { return after[key] != nil })
+	name := release + "-executor-recounts"
+	want := []string{
+		"apps/v1/Deployment/" + name, "keda.sh/v1alpha1/ScaledObject/" + name, "networking.k8s.io/v1/NetworkPolicy/" + name,
+		"policy/v1/PodDisruptionBudget/" + name, "v1/ConfigMap/" + name, "v1/Service/" + name,
+	}
+	if diff := cmp.Diff(want, names(before)); diff != "" {
+		t.Errorf("what went (-want +got):\n%s", diff)
+	}
+	eventually(t, "its pods are gone", func(context.Context) error {
+		if left := c.pods(t)["executor-recounts"]; len(left) > 0 {
+			return fmt.Errorf("there are %v", left)
+		}
+		return nil
+	})
 }
 
 // life is a release and what its steps so far have made of it.
@@ -113,7 +145,7 @@ func (l *life) byJob(t *testing.T) bool {
 }
 
 func (l *life) install(t *testing.T) {
-	if err := l.helm.install(t, values(t, l.files...), nil); err != nil {
+	if err := l.helm.install(t, values(t, l.files...)); err != nil {
 		t.Fatal(err)
 	}
 	l.isAt(t, "1 deployed")
@@ -136,7 +168,7 @@ func (l *life) install(t *testing.T) {
 
 func (l *life) upgradeAlike(t *testing.T) {
 	pods := l.pods(t)
-	if err := l.helm.upgrade(t, values(t, l.files...), true, nil); err != nil {
+	if err := l.helm.upgrade(t, values(t, l.files...)); err != nil {
 		t.Fatal(err)
 	}
 	l.isAt(t, "2 deployed")
@@ -158,7 +190,7 @@ func (l *life) changeHookFile(t *testing.T) {
 	changed := strings.Replace(file, "timeout_ms: 500", "timeout_ms: 400", 1)
 	v["hooks"].(map[string]any)[hookFile] = changed
 	pods := l.pods(t)
-	if err := l.helm.upgrade(t, v, true, nil); err != nil {
+	if err := l.helm.upgrade(t, v); err != nil {
 		t.Fatal(err)
 	}
 	l.isAt(t, "3 deployed")
@@ -180,7 +212,7 @@ func (l *life) changeHookFile(t *testing.T) {
 func (l *life) upgradeToInvalid(t *testing.T) {
 	v := values(t, l.files...)
 	set(t, v, "1Mi", "dispatcher", "resources", "limits", "memory")
-	err := l.helm.upgrade(t, v, true, nil)
+	err := l.helm.upgrade(t, v)
 	if err == nil || !strings.Contains(err.Error(), "must be less than or equal to memory limit of 1Mi") {
 		t.Fatalf("got %v", err)
 	}
@@ -191,8 +223,9 @@ func (l *life) upgradeToInvalid(t *testing.T) {
 
 func (l *life) upgradeToPrivileged(t *testing.T) {
 	pods := l.pods(t)
-	err := l.helm.upgrade(t, values(t, l.files...), true, func(manifests string) string {
-		return strings.ReplaceAll(manifests, "allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true")
+	err := l.helm.upgrade(t, values(t, l.files...), func(u *action.Upgrade) {
+		u.PostRenderStrategy = action.PostRenderStrategyNoHooks
+		u.PostRenderer = replacing("allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true")
 	})
 	if err == nil || !strings.Contains(err.Error(), "Progress deadline exceeded") {
 		t.Fatalf("got %v", err)
@@ -217,7 +250,7 @@ func (l *life) upgradeToRefusedStreams(t *testing.T) {
 	defer l.controllers.refuse(false)
 	v := values(t, l.files...)
 	set(t, v, "24h", "streams", "settings", "receiptsAge")
-	err := l.helm.upgrade(t, v, false, nil)
+	err := l.helm.upgrade(t, v, stayOnFailure)
 	if err == nil || !strings.Contains(err.Error(), "pre-upgrade hooks failed") {
 		t.Fatalf("got %v", err)
 	}

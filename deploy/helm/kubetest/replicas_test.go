@@ -1,6 +1,7 @@
 package kubetest
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,12 +12,12 @@ func TestReplicasAreThoseOfTheValues(t *testing.T) {
 	startControllers(t, c.client, namespace)
 	h := helmAs(t, c.kubeconfig, "installer", new(rights))
 	v := values(t, testdata+"minimal.yaml")
-	if err := h.install(t, v, nil); err != nil {
+	if err := h.install(t, v); err != nil {
 		t.Fatal(err)
 	}
 	before := c.pods(t)["dispatcher"]
 	set(t, v, int64(5), "dispatcher", "replicas")
-	if err := h.upgrade(t, v, true, nil); err != nil {
+	if err := h.upgrade(t, v); err != nil {
 		t.Fatal(err)
 	}
 	after := c.pods(t)["dispatcher"]
@@ -38,16 +39,12 @@ func TestReplicasThatAnAutoscalerSetStay(t *testing.T) {
 			startControllers(t, c.client, namespace)
 			h := helmAs(t, c.kubeconfig, "installer", new(rights))
 			v := values(t, testdata+"minimal.yaml", testdata+"options/"+option+".yaml")
-			if err := h.install(t, v, nil); err != nil {
+			if err := h.install(t, v); err != nil {
 				t.Fatal(err)
 			}
-			deployments := c.client.AppsV1().Deployments(namespace)
-			scale := must(deployments.GetScale(t.Context(), release+"-dispatcher", metav1.GetOptions{}))(t)
-			scale.Spec.Replicas = 7
-			must(deployments.UpdateScale(t.Context(), scale.Name, scale, metav1.UpdateOptions{}))(t)
-
+			c.scale(t, 7)
 			set(t, v, "7s", "dispatcher", "settings", "openFor")
-			if err := h.upgrade(t, v, true, nil); err != nil {
+			if err := h.upgrade(t, v); err != nil {
 				t.Fatal(err)
 			}
 			if got := c.replicas(t); got != 7 {
@@ -61,6 +58,65 @@ func TestReplicasThatAnAutoscalerSetStay(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Helm applies what it renders, and does not take from others what they have set since.
+func TestReplicasSetByHandAreNotUndoneUnlessForced(t *testing.T) {
+	c := startCluster(t)
+	startControllers(t, c.client, namespace)
+	h := helmAs(t, c.kubeconfig, "installer", new(rights))
+	v := values(t, testdata+"minimal.yaml")
+	if err := h.install(t, v); err != nil {
+		t.Fatal(err)
+	}
+	c.scale(t, 5)
+	if err := h.upgrade(t, v); err == nil || !strings.Contains(err.Error(), ".spec.replicas") {
+		t.Errorf("got %v", err)
+	}
+	if got := c.replicas(t); got != 5 {
+		t.Errorf("there are %d replicas, not 5", got)
+	}
+	if err := h.upgrade(t, v, forceConflicts); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.replicas(t); got != 2 {
+		t.Errorf("there are %d replicas, not 2", got)
+	}
+}
+
+// A number that only Helm has set goes with it, and the default is one replica. One that was set by hand stays until the
+// autoscaler sets its own.
+func TestAnAutoscalerTakesOverFromReplicasSetByHand(t *testing.T) {
+	c := startCluster(t)
+	startControllers(t, c.client, namespace)
+	h := helmAs(t, c.kubeconfig, "installer", new(rights))
+	fixed, scaled := values(t, testdata+"minimal.yaml"), values(t, testdata+"minimal.yaml", testdata+"options/scale_by_cpu.yaml")
+	if err := h.install(t, fixed); err != nil {
+		t.Fatal(err)
+	}
+	c.scale(t, 3)
+	if err := h.upgrade(t, scaled); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.replicas(t); got != 3 {
+		t.Errorf("there are %d replicas, not 3", got)
+	}
+	c.scale(t, 6)
+	if err := h.upgrade(t, fixed, forceConflicts); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.replicas(t); got != 2 {
+		t.Errorf("there are %d replicas, not 2", got)
+	}
+}
+
+// scale sets the replicas of the dispatcher's deployment, as an autoscaler or a person does.
+func (c *cluster) scale(t *testing.T, replicas int32) {
+	t.Helper()
+	deployments := c.client.AppsV1().Deployments(namespace)
+	scale := must(deployments.GetScale(t.Context(), release+"-dispatcher", metav1.GetOptions{}))(t)
+	scale.Spec.Replicas = replicas
+	must(deployments.UpdateScale(t.Context(), scale.Name, scale, metav1.UpdateOptions{}))(t)
 }
 
 // replicas are those that the dispatcher's deployment asks for.
