@@ -3,9 +3,11 @@ package dispatcher
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
 
 	"github.com/afterwrite/afterwrite/dispatcher/core"
 	"github.com/afterwrite/afterwrite/dispatcher/lane"
@@ -33,7 +35,7 @@ type metrics struct {
 	replies    *prometheus.HistogramVec
 	messages   *prometheus.HistogramVec
 
-	breakers *prometheus.GaugeVec
+	breakers *breakers
 	backlogs *prometheus.GaugeVec
 
 	broker *observability.Broker
@@ -58,11 +60,12 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		replies:    f.Seconds("provider_reply_seconds", "From a call of a provider to its end.", "hook", "kind"),
 		messages:   f.Seconds("message_seconds", "From a delivery to its acknowledgement or hand-back.", "source", "end"),
 
-		breakers: f.Gauge("breaker_lanes", "Lanes whose breaker of the hook is in the state.", "hook", "state"),
+		breakers: newBreakers(),
 		backlogs: f.Gauge("hook_backlog_dispatches", "Due wake-ups of the hook, taken or not.", "hook"),
 
 		broker: observability.NewBroker(shared),
 	}
+	f.Replace(m.breakers)
 	return m, cmp.Or(f.Err, shared.Err)
 }
 
@@ -97,6 +100,57 @@ func (m *metrics) begin(hooks map[events.HookID]core.Hook) {
 		}
 		for _, reason := range []events.Reason{events.ReasonHookSaturated, events.ReasonHookSuspended} {
 			m.deferred.WithLabelValues(hook, string(reason))
+		}
+	}
+}
+
+// breakers counts lanes by the state that their breaker of a hook is in. It is no gauge for each state: a scrape amid a
+// change would find the lane in two states, or in none, and an alert about suspended hooks would begin again.
+type breakers struct {
+	desc  *prometheus.Desc
+	mu    sync.Mutex
+	lanes map[events.HookID]map[string]int
+}
+
+func newBreakers() *breakers {
+	return &breakers{
+		desc: prometheus.NewDesc("afterwrite_breaker_lanes", "Lanes whose breaker of the hook is in the state.",
+			[]string{"hook", "state"}, nil),
+		lanes: map[events.HookID]map[string]int{},
+	}
+}
+
+// closed is the state of a breaker that lets calls through, as every breaker does at first.
+var closed = gobreaker.StateClosed.String()
+
+// begin counts a lane whose breaker of the hook is closed.
+func (b *breakers) begin(hook events.HookID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lanes[hook] == nil {
+		b.lanes[hook] = map[string]int{closed: 0, gobreaker.StateHalfOpen.String(): 0, gobreaker.StateOpen.String(): 0}
+	}
+	b.lanes[hook][closed]++
+}
+
+// change has a lane's breaker be in another state.
+func (b *breakers) change(hook events.HookID, from, to string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lanes[hook][from]--
+	b.lanes[hook][to]++
+}
+
+// Describe implements prometheus.Collector.
+func (b *breakers) Describe(descriptions chan<- *prometheus.Desc) { descriptions <- b.desc }
+
+// Collect implements prometheus.Collector.
+func (b *breakers) Collect(out chan<- prometheus.Metric) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for hook, states := range b.lanes {
+		for state, lanes := range states {
+			out <- prometheus.MustNewConstMetric(b.desc, prometheus.GaugeValue, float64(lanes), hook, state)
 		}
 	}
 }

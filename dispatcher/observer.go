@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -28,21 +27,12 @@ type observer struct {
 
 var _ lane.Observer = (*observer)(nil)
 
-// closed is the state of a breaker that lets calls through, as every breaker does at first.
-const closed = "closed"
-
-// breakerStates are all states, so that those in which no lane is are told as well.
-var breakerStates = []gobreaker.State{gobreaker.StateClosed, gobreaker.StateHalfOpen, gobreaker.StateOpen}
-
 // newObserver is that of one lane with the hooks.
 func newObserver(m *metrics, log *zap.Logger, broken func(effect string, err error), hooks map[events.HookID]core.Hook) *observer {
 	o := &observer{metrics: m, log: log, broken: broken, states: make(map[events.HookID]string, len(hooks))}
 	for hook := range hooks {
 		o.states[hook] = closed
-		for _, state := range breakerStates {
-			o.breakers.WithLabelValues(hook, state.String())
-		}
-		o.breakers.WithLabelValues(hook, closed).Inc()
+		o.breakers.begin(hook)
 	}
 	return o
 }
@@ -220,8 +210,7 @@ func (o *observer) Panicked(source lane.Source, sequence uint64, value any, stac
 
 // Breaker implements lane.Observer.
 func (o *observer) Breaker(hook events.HookID, state string) {
-	o.breakers.WithLabelValues(hook, o.states[hook]).Dec()
-	o.breakers.WithLabelValues(hook, state).Inc()
+	o.breakers.change(hook, o.states[hook], state)
 	o.log.Warn("breaker", zap.String("hook", hook), zap.String("from", o.states[hook]), zap.String("to", state))
 	o.states[hook] = state
 }
