@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,48 +22,11 @@ import (
 	"github.com/afterwrite/afterwrite/executors"
 	"github.com/afterwrite/afterwrite/internal/flags"
 	"github.com/afterwrite/afterwrite/internal/natsembed"
-	"github.com/afterwrite/afterwrite/internal/observability/process"
 	"github.com/afterwrite/afterwrite/providers/periodicreport"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
 const example = "../examples/periodic-report.yaml"
-
-// A chart is for production, so what differs from the program's default is listed here.
-var settingsOfItsOwn = map[string]string{"AFTERWRITE_REPLICAS": "3", "AFTERWRITE_DEBUG": "false"}
-
-func TestEveryFlagOfTheStreamsIsAValueWithTheSameDefault(t *testing.T) {
-	objects := render(t, values(t, minimal))
-	holds(t, named[batchv1.Job](t, objects, "afterwrite-streams").Spec.Template.Spec.Containers[0], new(flags.Streams))
-	holds(t, named[appsv1.Deployment](t, objects, "afterwrite-dispatcher").Spec.Template.Spec.Containers[0], new(flags.Streams))
-}
-
-func TestEveryFlagOfObservationIsAValueWithTheSameDefault(t *testing.T) {
-	for _, d := range ofType[appsv1.Deployment](render(t, values(t, example))) {
-		holds(t, d.Spec.Template.Spec.Containers[0], new(process.Flags))
-	}
-}
-
-// holds compares what a container is given with the defaults of flags.
-func holds(t *testing.T, c corev1.Container, grammar any) {
-	t.Helper()
-	parser, err := kong.New(grammar, flags.StreamsVars())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, flag := range parser.Model.Flags {
-		if len(flag.Envs) == 0 {
-			continue
-		}
-		want := flag.Default
-		if own, ok := settingsOfItsOwn[flag.Envs[0]]; ok {
-			want = own
-		}
-		if got := variable(c, flag.Envs[0]); got != want {
-			t.Errorf("the %s is given %s=%q, want %q", c.Name, flag.Envs[0], got, want)
-		}
-	}
-}
 
 // What is applied and what is checked must be the same, or no dispatcher gets ready.
 func TestTheJobAndTheDispatchersAreToldTheSame(t *testing.T) {
