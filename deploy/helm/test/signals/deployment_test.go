@@ -45,6 +45,9 @@ const (
 	// patience is for a machine that does much else.
 	patience = 2 * time.Minute
 
+	// drain is how long a process waits for what is under way when it stops, which no test is about.
+	drain = time.Second
+
 	namespace  = "hooks"
 	capability = "probe"
 	noted      = "probe.noted"
@@ -283,7 +286,7 @@ func (d *deployment) startDispatcher() {
 	o := d.plan.dispatcher
 	o.NATS.URL, o.Streams, o.Registry = d.broker.ClientURL(), d.plan.settings, d.installed()
 	o.Metrics, o.Listen = observability.NewRegistry(), anyPort
-	o.Lanes = 1
+	o.Lanes, o.StopGrace = 1, drain
 	if o.OpenFor == 0 {
 		o.OpenFor = 10 * time.Millisecond // the usual seconds, on the made-up clock
 	}
@@ -308,7 +311,7 @@ func (d *deployment) startProvider(h hook) {
 	d.serve("provider-"+h.name, metrics, health.Reasons, func(ctx context.Context) error {
 		defer nc.Close()
 		return providers.Serve(ctx, nc, capability, append([]providers.Option{
-			providers.WithHook(h.registration(), h.propose), providers.WithMetrics(metrics), providers.WithConcurrency(4),
+			providers.WithHook(h.registration(), h.propose), providers.WithMetrics(metrics), providers.WithConcurrency(4), providers.WithDrainTimeout(drain),
 			providers.WithReady(func() { health.Clear(observability.NotStarted) }),
 		}, h.provider...)...)
 	}, health.Ready())
@@ -320,7 +323,7 @@ func (d *deployment) startExecutor() {
 	process, err := executors.New(executors.Options{
 		Executor: noter, Grants: []executors.Grant{{IntentKind: noted, From: streams.StartAll}},
 		Executors: map[events.IntentKind]executors.Executor{noted: d.plan.effect},
-		URL:       d.broker.ClientURL(), Metrics: metrics,
+		URL:       d.broker.ClientURL(), Metrics: metrics, DrainTimeout: drain,
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -478,27 +481,48 @@ func (d *deployment) hold(duration time.Duration, before ...func()) {
 func (d *deployment) await(expr string, above float64) {
 	d.t.Helper()
 	engine := newEngine()
-	d.until(fmt.Sprintf("%s is above %v", expr, above), func() bool {
+	d.until(func() string {
 		now := newRecording()
 		now.scrape(d.t, d.targets())
 		sum := 0.0
 		for _, found := range query(d.t, engine, now.all(), expr, time.Unix(0, 0).Add(now.at)) {
 			sum += found.F
 		}
-		return sum > above
+		if sum > above {
+			return ""
+		}
+		return fmt.Sprintf("%s is %v, want more than %v", expr, sum, above)
 	})
 }
 
-// until looks until it is so.
-func (d *deployment) until(what string, is func() bool) {
+// awaitReady waits until every process is ready.
+func (d *deployment) awaitReady() {
+	d.t.Helper()
+	d.until(func() string {
+		now := newRecording()
+		now.scrape(d.t, d.targets())
+		held := query(d.t, newEngine(), now.all(), "afterwrite_condition > 0", time.Unix(0, 0).Add(now.at))
+		if len(held) == 0 {
+			return ""
+		}
+		return held.String()
+	})
+}
+
+// until looks until there is nothing to complain about.
+func (d *deployment) until(look func() (complaint string)) {
 	d.t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
-	for !is() {
+	for {
+		complaint := look()
+		if complaint == "" {
+			return
+		}
 		select {
 		case <-ticker.C:
 		case <-d.ctx.Done():
-			d.t.Fatalf("not in time: %s", what)
+			d.t.Fatalf("in the end: %s", complaint)
 		}
 	}
 }
