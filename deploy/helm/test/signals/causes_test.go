@@ -178,7 +178,7 @@ func causes() map[string]cause {
 		"a provider is slow": {
 			plan: plan{hooks: []hook{{
 				name: "slow", inFlight: 256, propose: after(5500*time.Millisecond, notes),
-				provider: []providers.Option{providers.WithConcurrency(256)},
+				provider: []providers.Option{providers.WithConcurrency(256), providers.WithDrainTimeout(10 * time.Second)},
 			}}, effect: does},
 			goes: func(d *deployment) {
 				d.underLoad(4 * busy)
@@ -430,7 +430,7 @@ func TestWhatHealsByItselfAlertsNobody(t *testing.T) {
 		},
 	} {
 		happens()
-		d.awaitReady() // in minutes, of which none is on the made-up clock
+		d.awaitReady()           // in minutes, of which none is on the made-up clock
 		d.hold(12 * time.Minute) // as long as any alert about readiness waits, and more
 	}
 	d.alertsNobody()
