@@ -129,8 +129,7 @@ func TestAnUnknownFieldIsRefusedInEveryKind(t *testing.T) {
 // Helm asks for the same strictness, so that a misspelled field of a template can not be installed.
 func TestHelmRefusesAnUnknownFieldAndInstallsNothing(t *testing.T) {
 	c := startCluster(t)
-	startControllers(t, c.client, namespace)
-	h := helmAs(t, c.kubeconfig, "installer", new(rights))
+	h := c.installer(t)
 	err := h.install(t, values(t, testdata+"minimal.yaml"), func(i *action.Install) {
 		i.PostRenderer = replacing("maxUnavailable: 1", "maximumUnavailable: 1")
 	})

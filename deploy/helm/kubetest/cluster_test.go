@@ -23,17 +23,17 @@ import (
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 )
 
-// cluster is an API server with what an operator has prepared: the namespace, the kinds of other projects, the secrets
-// that the values of the tests name, and the installer's role.
+// cluster is an API server with controllers, and with what an operator has prepared: the namespace, the kinds of other
+// projects, the secrets that the values of the tests name, and the installer's role.
 type cluster struct {
-	kubeconfig string
-	client     kubernetes.Interface
-	objects    dynamic.Interface
-	role       *rbacv1.Role
+	kubeconfig  string
+	client      kubernetes.Interface
+	objects     dynamic.Interface
+	controllers *controllers
+	role        *rbacv1.Role
 }
 
 func startCluster(t *testing.T) *cluster {
@@ -77,7 +77,8 @@ func startCluster(t *testing.T) *cluster {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: c.role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "installer"}},
 	}, metav1.CreateOptions{}))(t)
-	c.defineKinds(t, config)
+	c.defineKinds(t)
+	c.controllers = startControllers(t, c.client)
 	return c
 }
 
@@ -94,7 +95,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 
 // defineKinds creates the kinds of other projects that the chart may use, by the definitions that those publish, and
 // waits until they are served.
-func (c *cluster) defineKinds(t *testing.T, config *rest.Config) {
+func (c *cluster) defineKinds(t *testing.T) {
 	t.Helper()
 	files := must(filepath.Glob("testdata/crds/*.yaml"))(t)
 	definitions := c.objects.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
@@ -108,18 +109,20 @@ func (c *cluster) defineKinds(t *testing.T, config *rest.Config) {
 		if err != nil {
 			return err
 		}
-		for _, definition := range all.Items {
-			group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
-			kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
-			served, err := must(kubernetes.NewForConfig(config))(t).Discovery().ServerPreferredResources()
-			if err != nil {
-				return err
+		lists, err := c.client.Discovery().ServerPreferredResources()
+		if err != nil {
+			return err
+		}
+		served := map[string]bool{}
+		for _, list := range lists {
+			for _, resource := range list.APIResources {
+				served[resource.Name+"."+must(schema.ParseGroupVersion(list.GroupVersion))(t).Group] = true
 			}
-			if !slices.ContainsFunc(served, func(list *metav1.APIResourceList) bool {
-				version, _ := schema.ParseGroupVersion(list.GroupVersion)
-				return version.Group == group && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind })
-			}) {
-				return fmt.Errorf("%s of %s is not served", kind, group)
+		}
+		for _, definition := range all.Items {
+			// A definition is named by its resource and group.
+			if !served[definition.GetName()] {
+				return fmt.Errorf("%s is not served", definition.GetName())
 			}
 		}
 		return nil
@@ -203,6 +206,40 @@ func (c *cluster) released(t *testing.T) map[string]*unstructured.Unstructured {
 		return metav1.GetControllerOf(o) != nil || o.GetLabels()["app.kubernetes.io/instance"] != release
 	})
 	return found
+}
+
+// pods are the names of the pods that there are, by the program that runs in them, once there are as many as are asked for.
+func (c *cluster) pods(t *testing.T) map[string][]string {
+	t.Helper()
+	var all map[string][]string
+	eventually(t, "there are as many pods as are asked for", func(ctx context.Context) error {
+		deployments, err := c.client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		jobs, err := c.client.BatchV1().Jobs(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		asked := len(jobs.Items)
+		for i := range deployments.Items {
+			asked += int(*deployments.Items[i].Spec.Replicas)
+		}
+		all = map[string][]string{}
+		for i := range pods.Items {
+			program := pods.Items[i].Labels["app.kubernetes.io/component"]
+			all[program] = append(all[program], pods.Items[i].Name)
+		}
+		if len(pods.Items) != asked {
+			return fmt.Errorf("%d are asked for, there are %v", asked, all)
+		}
+		return nil
+	})
+	return all
 }
 
 // content is what objects say, without what the API server writes beside it.

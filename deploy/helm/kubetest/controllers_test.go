@@ -24,7 +24,7 @@ import (
 
 // controllers do what a cluster's controllers and nodes do of what Helm waits for, in one namespace: they create the pods
 // of jobs and deployments, which admission may refuse, hold a pod back until what it mounts is there, report it as well
-// from then on, and delete the pods of what is gone.
+// from then on, and delete the pods that nobody asks for any more.
 type controllers struct {
 	client    kubernetes.Interface
 	namespace string
@@ -32,17 +32,12 @@ type controllers struct {
 	mu sync.Mutex
 	// brokerRefuses makes every job fail from now on.
 	brokerRefuses bool
-	// ran are the jobs that ended, each with the config map that its pod read.
-	ran []run
-}
-
-type run struct {
-	files     map[string]string
-	succeeded bool
+	// ran are the jobs that ended, each as the files that its pod mounted from config maps.
+	ran []map[string]string
 }
 
 // startControllers runs controllers until the test ends.
-func startControllers(t *testing.T, client kubernetes.Interface, namespace string) *controllers {
+func startControllers(t *testing.T, client kubernetes.Interface) *controllers {
 	t.Helper()
 	c := &controllers{client: client, namespace: namespace}
 	ctx, stop := context.WithCancel(context.Background())
@@ -71,8 +66,8 @@ func startControllers(t *testing.T, client kubernetes.Interface, namespace strin
 	return c
 }
 
-// jobsRan is what became of every job so far, the newest one last.
-func (c *controllers) jobsRan() []run {
+// jobsRan are the jobs that ended so far, the newest one last.
+func (c *controllers) jobsRan() []map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.ran)
@@ -101,32 +96,33 @@ func (c *controllers) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	owners := map[types.UID]bool{}
+	// asks is how many pods an owner wants, of those listed here.
+	asks := map[types.UID]int32{}
 	for i := range jobs.Items {
-		owners[jobs.Items[i].UID] = true
+		asks[jobs.Items[i].UID] = 1
 		if err := c.runJob(ctx, &jobs.Items[i]); err != nil {
 			return err
 		}
 	}
+	there := map[types.UID]bool{}
 	for i := range deployments.Items {
-		owners[deployments.Items[i].UID] = true
+		there[deployments.Items[i].UID] = true
 		if err := c.rollOut(ctx, &deployments.Items[i], replicaSets.Items); err != nil {
 			return err
 		}
 	}
 	for i := range replicaSets.Items {
 		set := &replicaSets.Items[i]
-		if !owners[metav1.GetControllerOf(set).UID] {
-			if err := c.client.AppsV1().ReplicaSets(c.namespace).Delete(ctx, set.Name, metav1.DeleteOptions{}); err != nil {
-				return err
-			}
-			continue
+		if there[metav1.GetControllerOf(set).UID] {
+			asks[set.UID] = *set.Spec.Replicas
+		} else if err := c.client.AppsV1().ReplicaSets(c.namespace).Delete(ctx, set.Name, metav1.DeleteOptions{}); err != nil {
+			return err
 		}
-		owners[set.UID] = true
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if owner := metav1.GetControllerOf(pod); owner != nil && !owners[owner.UID] {
+		owner := metav1.GetControllerOf(pod).UID
+		if asks[owner]--; asks[owner] < 0 {
 			// Without a node there is nobody to wait for.
 			if err := c.client.CoreV1().Pods(c.namespace).Delete(ctx, pod.Name, *metav1.NewDeleteOptions(0)); err != nil {
 				return err
@@ -177,7 +173,7 @@ func (c *controllers) runJob(ctx context.Context, job *batchv1.Job) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ran = append(c.ran, run{files: files, succeeded: !failed})
+	c.ran = append(c.ran, files)
 	return nil
 }
 

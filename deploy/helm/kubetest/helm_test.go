@@ -34,25 +34,26 @@ const (
 	patience = 2 * time.Minute
 )
 
-// helm works on the release as a user with the flags that the handbook tells, and remembers what was asked and said.
+// helm works on the release, and remembers what it asked the API server for, and of what that warned.
 type helm struct {
 	config   *action.Configuration
 	asked    *rights
 	warnings *warnings
 }
 
-func helmAs(t *testing.T, kubeconfig, user string, asked *rights) *helm {
+// installer is Helm in the hands of the user who has the installer's role.
+func (c *cluster) installer(t *testing.T) *helm {
 	t.Helper()
-	h := &helm{asked: asked, warnings: new(warnings)}
+	h := &helm{asked: new(rights), warnings: new(warnings)}
 	flags := genericclioptions.NewConfigFlags(false)
-	*flags.KubeConfig, *flags.Context, *flags.Namespace = kubeconfig, user, namespace
+	*flags.KubeConfig, *flags.Context, *flags.Namespace = c.kubeconfig, "installer", namespace
 	*flags.CacheDir = t.TempDir()
-	flags.WithWrapConfigFn(func(c *rest.Config) *rest.Config {
-		c.WarningHandler = h.warnings
+	flags.WithWrapConfigFn(func(config *rest.Config) *rest.Config {
+		config.WarningHandler = h.warnings
 		// As Helm's command has it.
-		c.Burst = 100
-		c.Wrap(asked.record)
-		return c
+		config.Burst = 100
+		config.Wrap(h.asked.record)
+		return config
 	})
 	h.config = action.NewConfiguration(action.ConfigurationSetLogger(slog.DiscardHandler))
 	if err := h.config.Init(flags, namespace, "secret"); err != nil {
@@ -180,13 +181,19 @@ type rights struct {
 	all map[string]bool
 }
 
-func (r *rights) add(verb, group, resource string) {
+func (r *rights) add(all ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
 		r.all = map[string]bool{}
 	}
-	r.all[strings.TrimSuffix(verb+" "+resource+"."+group, ".")] = true
+	for _, one := range all {
+		r.all[one] = true
+	}
+}
+
+func right(verb, group, resource string) string {
+	return strings.TrimSuffix(verb+" "+resource+"."+group, ".")
 }
 
 func (r *rights) sorted() []string {
@@ -201,7 +208,7 @@ func (r *rights) grant(rules []rbacv1.PolicyRule) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					r.add(verb, group, resource)
+					r.add(right(verb, group, resource))
 				}
 			}
 		}
@@ -224,14 +231,14 @@ func (r *rights) record(next http.RoundTripper) http.RoundTripper {
 		if info.Namespace != namespace {
 			resource += " outside of the namespace"
 		}
-		r.add(info.Verb, info.APIGroup, resource)
+		r.add(right(info.Verb, info.APIGroup, resource))
 		// Older servers do not begin a watch with what there is, so that it is listed first.
 		if q.URL.Query().Get("sendInitialEvents") == "true" {
-			r.add("list", info.APIGroup, resource)
+			r.add(right("list", info.APIGroup, resource))
 		}
 		// Who applies what is not there yet must also be allowed to create it.
 		if info.Verb == "patch" && answer.StatusCode == http.StatusCreated {
-			r.add("create", info.APIGroup, resource)
+			r.add(right("create", info.APIGroup, resource))
 		}
 		return answer, nil
 	})

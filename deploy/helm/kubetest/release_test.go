@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"helm.sh/helm/v4/pkg/action"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -35,10 +34,8 @@ func TestAReleaseLivesByTheInstallersRole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := startCluster(t)
 			granted.grant(c.role.Rules)
-			l := &life{
-				cluster: c, helm: helmAs(t, c.kubeconfig, "installer", asked), controllers: startControllers(t, c.client, namespace),
-				files: files, before: c.live(t),
-			}
+			l := &life{cluster: c, helm: c.installer(t), files: files, before: c.live(t)}
+			defer func() { asked.add(l.helm.asked.sorted()...) }()
 			for _, step := range []struct {
 				name string
 				take func(*testing.T)
@@ -67,10 +64,9 @@ func TestAReleaseLivesByTheInstallersRole(t *testing.T) {
 
 func TestAnInstallationThatTheBrokerRefusesLeavesItsJobOnly(t *testing.T) {
 	c := startCluster(t)
-	controllers := startControllers(t, c.client, namespace)
-	h := helmAs(t, c.kubeconfig, "installer", new(rights))
+	h := c.installer(t)
 	before := c.live(t)
-	controllers.refuse(true)
+	c.controllers.refuse(true)
 	v := values(t, testdata+"minimal.yaml")
 	if err := h.install(t, v); err == nil || !strings.Contains(err.Error(), "failed pre-install: resource Job/hooks/afterwrite-streams not ready") {
 		t.Fatalf("got %v", err)
@@ -81,7 +77,7 @@ func TestAnInstallationThatTheBrokerRefusesLeavesItsJobOnly(t *testing.T) {
 	if pods := c.pods(t)["streams"]; len(pods) != 1 || !slices.Equal(names(left), []string{job, "v1/Pod/" + pods[0]}) {
 		t.Errorf("there is %v, not the job and its pod", names(left))
 	}
-	controllers.refuse(false)
+	c.controllers.refuse(false)
 	if err := h.install(t, v); err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +88,7 @@ func TestAnInstallationThatTheBrokerRefusesLeavesItsJobOnly(t *testing.T) {
 
 func TestAProgramTakenFromItsListGoesWithAllItHad(t *testing.T) {
 	c := startCluster(t)
-	startControllers(t, c.client, namespace)
-	h := helmAs(t, c.kubeconfig, "installer", new(rights))
+	h := c.installer(t)
 	v := values(t, testdata+"full.yaml")
 	if err := h.install(t, v); err != nil {
 		t.Fatal(err)
@@ -113,25 +108,22 @@ func TestAProgramTakenFromItsListGoesWithAllItHad(t *testing.T) {
 	if diff := cmp.Diff(want, names(before)); diff != "" {
 		t.Errorf("what went (-want +got):\n%s", diff)
 	}
-	eventually(t, "its pods are gone", func(context.Context) error {
-		if left := c.pods(t)["executor-recounts"]; len(left) > 0 {
-			return fmt.Errorf("there are %v", left)
-		}
-		return nil
-	})
+	if left := c.pods(t)["executor-recounts"]; len(left) > 0 {
+		t.Errorf("there are still %v", left)
+	}
 }
 
 // life is a release and what its steps so far have made of it.
 type life struct {
 	*cluster
-	helm        *helm
-	controllers *controllers
-	files       []string
+	helm  *helm
+	files []string
 	// before is what was in the namespace when nothing was installed.
 	before map[string]*unstructured.Unstructured
 	// installed and current are what the release consisted of at first, and consists of.
 	installed, current map[string]*unstructured.Unstructured
-	jobs               int
+	// jobs is how many ran.
+	jobs int
 }
 
 // byJob tells whether a job applies the streams.
@@ -199,7 +191,7 @@ func (l *life) changeHookFile(t *testing.T) {
 		"v1/ConfigMap/" + release + "-installed": "data." + hookFile,
 	})
 	l.jobsRan(t, 1)
-	if ran := l.controllers.jobsRan(); l.byJob(t) && ran[len(ran)-1].files[hookFile] != changed {
+	if ran := l.controllers.jobsRan(); l.byJob(t) && ran[len(ran)-1][hookFile] != changed {
 		t.Error("the job read another hook file than the dispatchers will")
 	}
 	for program, names := range l.pods(t) {
@@ -335,17 +327,6 @@ func (l *life) jobsRan(t *testing.T, want int) {
 		t.Errorf("%d jobs ran, not %d", ran-l.jobs, want)
 	}
 	l.jobs = ran
-}
-
-// pods are the names of the pods that there are, by the program that runs in them.
-func (c *cluster) pods(t *testing.T) map[string][]string {
-	t.Helper()
-	all := map[string][]string{}
-	for _, pod := range must(c.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{}))(t).Items {
-		program := pod.Labels["app.kubernetes.io/component"]
-		all[program] = append(all[program], pod.Name)
-	}
-	return all
 }
 
 // set sets a member of values, and creates what is above it.
