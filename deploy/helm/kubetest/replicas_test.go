@@ -99,6 +99,12 @@ func TestAnAutoscalerTakesOverFromReplicasSetByHand(t *testing.T) {
 		t.Errorf("there are %d replicas, not 3", got)
 	}
 	c.scale(t, 6)
+	if err := h.upgrade(t, fixed); err == nil || !strings.Contains(err.Error(), ".spec.replicas") {
+		t.Errorf("got %v", err)
+	}
+	if got := c.replicas(t); got != 6 {
+		t.Errorf("there are %d replicas, not 6", got)
+	}
 	if err := h.upgrade(t, fixed, forceConflicts); err != nil {
 		t.Fatal(err)
 	}
