@@ -6,7 +6,7 @@ LDFLAGS := -s -w -X github.com/afterwrite/afterwrite/internal/version.stamped=$(
 REGISTRY ?= ghcr.io/afterwrite
 DOCKER ?= docker
 
-.PHONY: build images test race kubetest lint fmt fuzz ci clean
+.PHONY: build images scratch test race kubetest lint fmt fuzz ci clean
 
 build: ## Build the commands into bin/, static and reproducible.
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -16,6 +16,9 @@ images: ## Build the images, one a command.
 		$(DOCKER) build --file deploy/Dockerfile --target $$command --tag $(REGISTRY)/$$command:$(VERSION) \
 			--build-arg VERSION=$(VERSION) --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) .; \
 	done
+
+scratch: ## Run the programs as their images do, without building images. Needs root.
+	deploy/scratch.sh
 
 test: ## Run the tests.
 	go test ./...
