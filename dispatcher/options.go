@@ -36,8 +36,8 @@ type Options struct {
 	SkewAllowance time.Duration
 	// Lanes run side by side. Default: one a core.
 	Lanes int
-	// ReceiptsInFlight bounds the receipts under way in one lane; so do twice the calls that a hook may have in flight there.
-	// Default 512.
+	// ReceiptsInFlight bounds the receipts under way in one lane; so do the calls that its hooks may have in flight, and as
+	// many again as one of them. Default 512.
 	ReceiptsInFlight int
 	// TripAfter is how many failures in a row suspend a hook in a lane. Default 10.
 	TripAfter int
@@ -128,18 +128,19 @@ func (o Options) Validate() error {
 
 // laneLimits are what one lane may have under way: receipts, and attempts of each hook.
 //
-// A hook that hangs holds the receipts of all its places, so there is room for others beside them. And a receipt holds a
-// dispatch of every hook, so there are no more of them than keep all places taken: memory grows with their product.
+// A hook that hangs holds the receipts of all its places, so there is room for others beside them, also beside several
+// that hang. More receipts than that would be kept for nothing.
 func (o Options) laneLimits() (receipts int, hooks map[events.HookID]lane.HookLimits) {
-	most, largest := o.ReceiptsInFlight, 1
-	if len(o.Registry.Limits) > 1 {
-		most -= most / 4
+	most := o.ReceiptsInFlight
+	if len(o.Registry.Limits) > 1 && most > 1 {
+		most -= max(1, most/4)
 	}
+	all, largest := 0, 1
 	hooks = make(map[events.HookID]lane.HookLimits, len(o.Registry.Limits))
 	for id, l := range o.Registry.Limits {
 		places := max(1, min(l.MaxInFlight/o.Lanes, most))
-		largest = max(largest, places)
+		all, largest = all+places, max(largest, places)
 		hooks[id] = lane.HookLimits{Places: places, TripAfter: o.TripAfter, OpenFor: o.OpenFor}
 	}
-	return min(o.ReceiptsInFlight, 2*largest), hooks
+	return min(o.ReceiptsInFlight, all+largest), hooks
 }

@@ -333,7 +333,7 @@ func (t *tokenShape) matches(s string) bool {
 		return false
 	}
 	for i := range len(t.prefix) {
-		if t.prefix[i] != s[i] && (t.prefix[i] != '?' || !isLetter(s[i])) {
+		if c := t.prefix[i]; c == '?' && !isLetter(s[i]) || c != '?' && c != s[i] {
 			return false
 		}
 	}

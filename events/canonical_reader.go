@@ -85,6 +85,9 @@ func (r *canonicalReader) value(s *shape, v reflect.Value, depth int) bool {
 }
 
 func (r *canonicalReader) object(s *shape, v reflect.Value, depth int) bool {
+	if len(s.members) == 0 {
+		return r.take("{}")
+	}
 	for i := range s.members {
 		m := &s.members[i]
 		if !r.take(m.label) || !r.value(m.shape, v.Field(m.field), depth+1) {

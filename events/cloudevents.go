@@ -101,8 +101,8 @@ func (e Envelope) Header() Header {
 	return h
 }
 
-// Set writes the envelope as [Envelope.Header] does over the one that h holds, using its values' memory again.
-// Headers of other names stay.
+// Set writes the envelope as [Envelope.Header] does over the one that h holds, which Set or Header wrote, using its
+// values' memory again. Headers of other names stay.
 func (e Envelope) Set(h Header) {
 	for _, a := range [...]struct{ name, value string }{
 		{headerPrefix + attrSpecVersion, specVersion},

@@ -78,6 +78,9 @@ func (w *writer) value(s *shape, v reflect.Value) *DecodeError {
 }
 
 func (w *writer) object(s *shape, v reflect.Value) *DecodeError {
+	if len(s.members) == 0 {
+		w.out = append(w.out, '{')
+	}
 	for i := range s.members {
 		m := &s.members[i]
 		w.out = append(w.out, m.label...)

@@ -79,8 +79,12 @@ func isShaped(t reflect.Type) bool {
 }
 
 // canShape reports whether the shape of t says how the JSON library writes one: that of no type that writes itself, and
-// of no tag but a plain name. around are the structs that t stands in.
+// of no tag but a plain name, and of none that holds itself. around are the types that t stands in.
 func canShape(t reflect.Type, around []reflect.Type) bool {
+	if slices.Contains(around, t) {
+		return false
+	}
+	around = append(slices.Clip(around), t)
 	if t == reflect.TypeFor[jsontext.Value]() || t == reflect.TypeFor[Optional]() {
 		return true
 	}
@@ -95,7 +99,7 @@ func canShape(t reflect.Type, around []reflect.Type) bool {
 	case reflect.Pointer:
 		return t.Elem().Kind() == reflect.Struct && canShape(t.Elem(), around)
 	case reflect.Struct:
-		return !slices.Contains(around, t) && canShapeFields(t, append(slices.Clip(around), t))
+		return canShapeFields(t, around)
 	default:
 		return false
 	}

@@ -251,3 +251,35 @@ func BenchmarkEncodeValue(b *testing.B) {
 		})
 	}
 }
+
+// tree holds itself without a struct in between.
+type tree []tree
+
+func TestWhatHasNoShapeIsWrittenByTheLibrary(t *testing.T) {
+	for want, v := range map[string]any{
+		`{"t":[[],[[]]]}`: struct {
+			T tree `json:"t"`
+		}{tree{{}, {{}}}},
+		`{"e":{}}`: struct {
+			E struct{} `json:"e"`
+		}{},
+	} {
+		if got, err := events.EncodeValue(v); err != nil || string(got) != want {
+			t.Errorf("%T encodes to %s, %v; want %s", v, got, err, want)
+		}
+	}
+}
+
+func TestAnObjectOfNoMembersHasBothBraces(t *testing.T) {
+	type of struct {
+		A struct{} `json:"a"`
+	}
+	for _, bad := range []string{`{"a":}}`, `{"a":{}`, `{"a":{}}}`, `{"a":{"b":1}}`} {
+		if v, err := events.DecodeValue[of]([]byte(bad)); err == nil {
+			t.Errorf("%s is read as %v", bad, v)
+		}
+	}
+	if _, err := events.DecodeValue[of]([]byte(`{"a":{}}`)); err != nil {
+		t.Error(err)
+	}
+}

@@ -286,7 +286,7 @@ func formOf(pattern *regexp.Regexp) func([]byte) bool {
 }
 
 // digestPattern finds the patterns of ids that are a prefix and so many hex digits, as all that are made by hashing.
-var digestPattern = regexp.MustCompile(`^\^([a-z0-9_]*)\[0-9a-f\]\{([0-9]+)\}\$$`)
+var digestPattern = regexp.MustCompile(`^\^([a-z0-9_]*)\[0-9a-f\]\{(0|[1-9][0-9]*)\}\$$`)
 
 func (s *payloadShape) setText(schema *jsonschema.Schema) bool {
 	s.minLength, s.maxLength = bound(schema.MinLength, s.minLength), bound(schema.MaxLength, s.maxLength)

@@ -75,6 +75,7 @@ func TestAShapeAcceptsWhatItIsSureOf(t *testing.T) {
 		"a name longer than a name":     {`{"pattern":"^[a-z][a-z0-9_]*(\\.[a-z][a-z0-9_]*)*$"}`, `"` + strings.Repeat("a", 97) + `"`, true, true},
 		"a prefix and hex digits":       {`{"pattern":"^segment_[0-9a-f]{4}$"}`, `"segment_09af"`, true, true},
 		"too few hex digits":            {`{"pattern":"^segment_[0-9a-f]{4}$"}`, `"segment_09a"`, false, false},
+		"a count that is none":          {`{"pattern":"^[0-9a-f]{03}$"}`, `"09a"`, false, false},
 		"no hex digit":                  {`{"pattern":"^segment_[0-9a-f]{4}$"}`, `"segment_09ag"`, false, false},
 		"another prefix":                {`{"pattern":"^segment_[0-9a-f]{4}$"}`, `"a_segment_09af"`, false, false},
 		"a time by its pattern":         {`{"pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"}`, `"2026-06-23T17:13:00.5+02:00"`, true, true},

@@ -150,7 +150,7 @@ func (p *Provider) Stop(ctx context.Context) error {
 	go func() {
 		p.drain.Do(func() {
 			for _, e := range p.endpoints {
-				e.dismiss()
+				go e.dismiss() // a hook that hangs with a full queue keeps only its own workers
 			}
 		})
 		p.workers.Wait()

@@ -58,7 +58,7 @@ func (e *examination) topology(ctx context.Context) (note string, found []findin
 		found = append(found, finding{
 			About:  events.Optional(join(d.Stream, d.Consumer, " ")),
 			What:   sentence("The " + what),
-			Why:    "A dispatcher is not ready while a stream is missing or differs, and takes no receipt.",
+			Why:    "A dispatcher is not ready while a stream is missing or differs.",
 			Remedy: sentence("hookctl streams plan tells all of it: " + remedy),
 		})
 	}
@@ -156,7 +156,7 @@ func (e *examination) providers(context.Context) (note string, found []finding, 
 				What:  "No provider answers for the hook " + hook + ".",
 				Why: "Its dispatches are retried until their attempts are used up, and then fail; " +
 					"other hooks are not concerned.",
-				Remedy: "Start its provider, then hookctl dispatch redrive --hook " + hook + " --code producer_failed. " +
+				Remedy: "Start its provider, then hookctl dispatch redrive --hook " + hook + " --code producer_failed --actor you. " +
 					"If the hook was removed, hookctl streams apply deletes its consumer.",
 			})
 		}
