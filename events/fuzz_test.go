@@ -3,6 +3,7 @@ package events_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -32,7 +33,7 @@ func FuzzDecode(f *testing.F) {
 		for _, k := range kinds {
 			doc, encoded, err := k.recode(data)
 			// No canonical form begins with a blank, so this goes the long way.
-			if spaced, _, long := k.recode(append([]byte{' '}, data...)); !reflect.DeepEqual(doc, spaced) || !reflect.DeepEqual(err, long) {
+			if spaced, _, long := k.recode(append([]byte{' '}, data...)); !reflect.DeepEqual(doc, spaced) || fmt.Sprint(err) != fmt.Sprint(long) {
 				t.Errorf("%s: read as canonical it is %+v, %v, and otherwise %+v, %v", k.name, doc, err, spaced, long)
 			}
 			if err != nil {
