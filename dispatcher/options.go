@@ -61,11 +61,10 @@ type Options struct {
 }
 
 const (
-	defaultSkew     = 5 * time.Second
-	defaultReceipts = 512
-	defaultOverdue  = 30 * time.Second
-	defaultGrace    = 25 * time.Second
-	oneTenth        = 10
+	defaultSkew    = 5 * time.Second
+	defaultOverdue = 30 * time.Second
+	defaultGrace   = 25 * time.Second
+	oneTenth       = 10
 )
 
 // WithDefaults returns a copy with what is zero filled in.
@@ -76,7 +75,7 @@ func (o Options) WithDefaults() Options {
 	}
 	o.SkewAllowance = cmp.Or(o.SkewAllowance, defaultSkew)
 	o.Lanes = cmp.Or(o.Lanes, runtime.GOMAXPROCS(0))
-	o.ReceiptsInFlight = cmp.Or(o.ReceiptsInFlight, defaultReceipts)
+	o.ReceiptsInFlight = cmp.Or(o.ReceiptsInFlight, lane.Options{}.WithDefaults().Receipts)
 	o.OverdueAfter = cmp.Or(o.OverdueAfter, defaultOverdue)
 	o.StopGrace = cmp.Or(o.StopGrace, defaultGrace)
 	o.NATS.Name = cmp.Or(o.NATS.Name, "afterwrite dispatcher")

@@ -104,7 +104,7 @@ func (c *chain) run() error {
 	input := inputOf(c.registration, c.digest, identity, receipt)
 	input.CheckBoundary()
 	inputBytes := events.Canonical(input)
-	result, err := events.Decode[events.HookResult](c.resultBytes)
+	result, canonical, err := events.DecodeCanonical[events.HookResult](c.resultBytes)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *chain) run() error {
 		events.Canonical(intent)
 		events.NewEnvelope(intent.IntentID, "afterwrite/dispatcher", events.IntentSchema, "2026-06-23T17:16:01.5Z").Header()
 	}
-	record := c.recordOf(receipt, identity, result, events.DigestOf(inputBytes), events.DocumentDigest(result))
+	record := c.recordOf(receipt, identity, result, events.DigestOf(inputBytes), events.DigestOf(canonical))
 	envelopeOf(record).Header()
 	events.Canonical(record)
 	return nil

@@ -20,9 +20,6 @@ func SHA256(data []byte) string { return prefixed("", data) }
 // DigestOf is the digest of a document given in its canonical form, as [Encode] writes it.
 func DigestOf(canonical []byte) Digest { return prefixed(digestPrefix, canonical) }
 
-// DocumentDigest is the digest of a document that was decoded or made of decoded parts.
-func DocumentDigest[T any, D document[T]](doc D) Digest { return digestOf(digestPrefix, (*T)(doc)) }
-
 // digestOf is the id over the canonical form of v, which stands in canonical order.
 func digestOf[T any](prefix string, v *T) string {
 	w := newWriter()

@@ -25,8 +25,8 @@
 //
 // The broker is new and its store empty. Receipts are published first, so that the publisher takes no part; then the
 // workers start. The clock runs from a tenth of the dispatches to nine tenths, so that it sees neither the start nor the
-// end, and there is as much under way when it stops as when it started. Variants alternate within a run: whatever else the machine does, it does to all of them. Of the runs
-// the median is given, with the lowest and the highest.
+// end, and there is as much under way when it stops as when it started. Variants alternate within a run: whatever else
+// the machine does, it does to all of them. Of the runs the median is given, with the lowest and the highest.
 package main
 
 import (
@@ -36,7 +36,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -113,9 +112,6 @@ func (o *options) validate() error {
 		if !slices.Contains(groupNames(), name) {
 			return fmt.Errorf("--only must be of %s", strings.Join(groupNames(), ", "))
 		}
-	}
-	if _, err := regexp.Compile(o.Match); err != nil {
-		return fmt.Errorf("--match must be a regular expression: %w", err)
 	}
 	for _, size := range o.Journaled {
 		if size < 1 {

@@ -13,7 +13,7 @@ import (
 func (b *bench) measureAll(ctx context.Context) (*report, error) {
 	match, err := regexp.Compile(b.Match)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--match must be a regular expression: %w", err)
 	}
 	r := newReport(b.options)
 	wanted := slices.DeleteFunc(rows(b.Journaled), func(r row) bool { return !b.wants(r.Group) || !match.MatchString(r.String()) })
