@@ -62,7 +62,7 @@ func benchmarkDispatch(b *testing.B, tracing trace.TracerProvider) {
 	out := new(outbox)
 	p := newPort(out, zap.NewNop(), streams.DispatcherInbox(), time.Second)
 	effects, spans := traced(tracing, p, time.Minute)
-	r := &runner{port: p, spans: spans, log: zap.NewNop(), empty: now}
+	r := &runner{port: p, spans: spans, log: zap.NewNop()}
 	all := &core.Installed{
 		Hooks: installed.Hooks, Profiles: installed.Profiles,
 		SkewAllowance: time.Second, DuplicateWindow: time.Minute, JournalAge: time.Hour,

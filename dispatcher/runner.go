@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// inboxSize holds every reply that can be outstanding and everything that was pulled: a full one drops.
-	inboxSize = 1 << 16
 	// burst is how many messages are taken before the lane looks at its deadlines and pulls again.
 	burst = 256
 	// idle is how long a lane sleeps at most. What waits for a breaker or a slow hook is looked at this often.
@@ -23,17 +21,15 @@ const (
 
 // runner drives one lane: it turns what its one subscription brings into inputs, in one goroutine.
 type runner struct {
-	lane     *lane.Lane
-	port     *port
-	spans    *spans // nil where nothing is traced
-	nc       *nats.Conn
-	log      *zap.Logger
-	sub      *nats.Subscription
-	messages chan *nats.Msg
+	lane  *lane.Lane
+	port  *port
+	spans *spans // nil where nothing is traced
+	nc    *nats.Conn
+	log   *zap.Logger
+	sub   *nats.Subscription
+	inbox inbox
 	// controls carries what other goroutines want the lane to be told.
 	controls chan func(now time.Time, l *lane.Lane)
-	// empty is when the inbox was last seen empty: what is in it came later.
-	empty time.Time
 }
 
 func newRunner(
@@ -48,13 +44,13 @@ func newRunner(
 		spans:    traced,
 		nc:       nc,
 		log:      log,
-		messages: make(chan *nats.Msg, inboxSize),
+		inbox:    newInbox(time.Now()),
 		controls: make(chan func(time.Time, *lane.Lane), burst),
 	}
 	if r.spans != nil {
 		r.spans.awaits = r.lane.Awaited
 	}
-	sub, err := nc.ChanSubscribe(p.replies(), r.messages)
+	sub, err := nc.ChanSubscribe(p.replies(), r.inbox.messages)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe to the lane's replies: %w", err)
 	}
@@ -95,11 +91,9 @@ func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
 			return
 		}
 		timer.Reset(r.sleep(now))
-		if len(r.messages) == 0 {
-			r.empty = now
-		}
+		r.inbox.look(now)
 		select {
-		case m := <-r.messages:
+		case m := <-r.inbox.messages:
 			r.take(m)
 		case f := <-r.controls:
 			f(time.Now(), r.lane)
@@ -122,8 +116,8 @@ func (r *runner) leave() {
 	if r.nc.FlushTimeout(flushWait) != nil {
 		return
 	}
-	for len(r.messages) > 0 {
-		r.receive(time.Now(), <-r.messages, 0)
+	for len(r.inbox.messages) > 0 {
+		r.receive(time.Now(), <-r.inbox.messages, 0)
 	}
 }
 
@@ -138,15 +132,14 @@ func (r *runner) sleep(now time.Time) time.Duration {
 func (r *runner) take(m *nats.Msg) {
 	now := time.Now()
 	for range burst {
-		r.receive(now, m, now.Sub(r.empty))
+		r.receive(now, m, r.inbox.took(now))
 		select {
-		case m = <-r.messages:
+		case m = <-r.inbox.messages:
 		default:
-			r.empty = now
 			return
 		}
 	}
-	r.receive(now, m, now.Sub(r.empty))
+	r.receive(now, m, r.inbox.took(now))
 }
 
 // unreadable is a message that names no dispatch, which nobody who may publish there sends. It is ended for good, for

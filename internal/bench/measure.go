@@ -183,7 +183,7 @@ func (d *bed) watch(ctx context.Context, c *crew, total, before int64) (sample, 
 		case done > last:
 			last, lastAt = done, now
 		case now.Sub(lastAt) > stuckAfter:
-			return sample{}, fmt.Errorf("%w, after %d of %d%s", errStuck, done, total, d.tally(ctx))
+			return sample{}, fmt.Errorf("%w, after %d of %d%s%s", errStuck, done, total, d.backlog(ctx), d.tally(ctx))
 		}
 		if !warm && done >= total/margin {
 			warm = true
@@ -207,6 +207,18 @@ func (d *bed) done(ctx context.Context, c *crew, before int64) (int64, error) {
 	}
 	stored, err := d.client.stored(ctx, streams.Intents)
 	return stored - before, err
+}
+
+// backlog says how many receipts wait, and is silent as tally is.
+func (d *bed) backlog(ctx context.Context) string {
+	if d.broker == nil {
+		return ""
+	}
+	info, err := d.client.consumer(ctx, d.row)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(", %d receipts are left and %d not acknowledged", info.NumPending, info.NumAckPending)
 }
 
 // tally says what our dispatcher journaled instead of proposals, and is silent about whatever it cannot read: it only
@@ -327,8 +339,7 @@ func (d *bed) settled(ctx context.Context, want counts) error {
 		select {
 		case <-poll.C:
 		case <-late.C:
-			return fmt.Errorf("%+v is stored instead of %+v, %d receipts are left and %d not acknowledged%s",
-				have, want, info.NumPending, info.NumAckPending, d.tally(ctx))
+			return fmt.Errorf("%+v is stored instead of %+v%s%s", have, want, d.backlog(ctx), d.tally(ctx))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
