@@ -44,7 +44,7 @@ func Read[D any](
 		if latest {
 			policy = jetstream.DeliverLastPerSubjectPolicy
 		}
-		consumer, err := js.OrderedConsumer(ctx, stream, jetstream.OrderedConsumerConfig{
+		consumer, err := reader(ctx, js, stream, jetstream.OrderedConsumerConfig{
 			FilterSubjects: []string{filter}, DeliverPolicy: policy,
 		})
 		if err != nil {
@@ -81,8 +81,20 @@ func Read[D any](
 	}
 }
 
-// stall is how long a reading waits for a message that is there, until it says that it cannot go on.
-const stall = 10 * time.Second
+// How long a reading waits until it says that it cannot go on.
+const (
+	// stall: for a message that is there.
+	stall = 10 * time.Second
+	// unanswered: for the answer to a request, as the client library does where the caller has set no time.
+	unanswered = 5 * time.Second
+)
+
+// reader makes the consumer of a reading. The request is lost where its leader goes while it is asked.
+func reader(ctx context.Context, js jetstream.JetStream, stream string, config jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, unanswered)
+	defer cancel()
+	return js.OrderedConsumer(ctx, stream, config)
+}
 
 func next(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, stall)
@@ -92,7 +104,7 @@ func next(ctx context.Context, messages jetstream.MessagesContext) (jetstream.Ms
 
 // lastSequence is that of the last message on the filter's subjects, asked of the stream's leader; 0 if there is none.
 func lastSequence(ctx context.Context, js jetstream.JetStream, stream, filter string) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, stall)
+	ctx, cancel := context.WithTimeout(ctx, unanswered)
 	defer cancel()
 	request, err := json.Marshal(map[string]string{"last_by_subj": filter})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
@@ -91,5 +92,25 @@ func TestReadOfAStreamThatIsNotThereSaysSo(t *testing.T) {
 		if !errors.Is(err, streams.ErrMissing) {
 			t.Errorf("the error is %v, want ErrMissing", err)
 		}
+	}
+}
+
+// A broker that changes its leader loses what it was just asked, and a caller may have hours.
+func TestReadGivesUpOnARequestThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	ctx, js := broker(t)
+	if _, err := js.Conn().Subscribe("silent.>", func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := jetstream.NewWithAPIPrefix(js.Conn(), "silent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	found, errs := sizes(ctx, silent, false)
+	want := []string{"streams: read PWH_JOURNAL: context deadline exceeded"}
+	if diff := cmp.Diff(want, errs); diff != "" || found != nil {
+		t.Errorf("errors (-want +got):\n%s%v", diff, found)
 	}
 }
