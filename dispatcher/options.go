@@ -37,7 +37,7 @@ type Options struct {
 	// Lanes run side by side. Default: one a core.
 	Lanes int
 	// ReceiptsInFlight bounds the receipts under way in one lane; so do the calls that its hooks may have in flight, and as
-	// many again as one of them. Default 512.
+	// many again as one of them, and dispatches half as many again as those calls. Default 512.
 	ReceiptsInFlight int
 	// TripAfter is how many failures in a row suspend a hook in a lane. Default 10.
 	TripAfter int

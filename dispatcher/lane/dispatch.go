@@ -380,7 +380,14 @@ func (l *Lane) finish(now time.Time, d *dispatch) {
 		l.effects.Answer(w.request, Answer{Record: d.result.State})
 	case stageBegin, stageWake, stageDecide, stageRefuse:
 	}
+	d.forget()
 	l.settled(now, w)
+}
+
+// forget lets go of the documents of a dispatch that is over. Its work may have others under way for long.
+func (d *dispatch) forget() {
+	d.planned, d.journal, d.result, d.data, d.tail = nil, nil, nil, nil, nil
+	d.call, d.reply = core.Call{}, core.Reply{}
 }
 
 func (l *Lane) replied(now time.Time, o *op, reply core.Reply) {
@@ -422,7 +429,8 @@ func (l *Lane) forgetLate(o *op) {
 }
 
 func (l *Lane) decideLate(now time.Time, d *dispatch, reply core.Reply) {
-	w := l.begin(&work{begun: now, open: 1})
+	w := l.begin(&work{begun: now})
+	l.opens(w, 1)
 	w.plan = []dispatch{{
 		work: w, stage: stageDecide, key: d.key, planned: d.planned, exact: true, call: d.call, reply: reply,
 	}}

@@ -55,6 +55,8 @@ type Lane struct {
 	alarms   alarms
 	works    map[uint64]*work
 	taken    int // receipts under way
+	open     int // dispatches under way
+	most     int // dispatches that may be: those that may be called, and half as many that are being written
 	late     []*op
 	panics   map[uint64]int
 
@@ -77,7 +79,7 @@ type work struct {
 	delivery *Delivery // nil for a request and for a late reply
 	request  *Request
 	begun    time.Time
-	open     int // dispatches not yet settled
+	open     int // dispatches not yet settled, set by opens
 	handBack time.Duration
 	progress op
 	plan     []dispatch
@@ -100,6 +102,7 @@ func New(options Options, effects Effects, observer Observer) *Lane {
 	for _, id := range slices.Sorted(maps.Keys(options.Installed.Hooks)) {
 		h := newHook(id, options.Hooks[id], observer)
 		l.hooks[id] = h
+		l.most += (3*h.limits.Places + 1) / 2
 		l.ordered = append(l.ordered, h)
 		l.addSource(Source{Hook: id}, h)
 	}
@@ -135,11 +138,26 @@ func (l *Lane) Pull(now time.Time) {
 func (l *Lane) room(s *source, now time.Time) int {
 	switch {
 	case s.Source == Receipts:
-		return receiptRoom(l.ordered, l.options.Receipts-l.taken, now)
+		return receiptRoom(l.ordered, min(l.options.Receipts-l.taken, l.spare()), now)
 	case s.hook == nil:
 		return maxWakeBatch
 	}
 	return s.hook.wakeRoom()
+}
+
+// spare is how many receipts may be added for which every hook is called: one at least while nothing is under way.
+func (l *Lane) spare() int {
+	each := max(1, len(l.ordered))
+	if l.open == 0 {
+		return max(1, l.most/each)
+	}
+	return (l.most - l.open) / each
+}
+
+// opens sets how many dispatches of the work are not yet settled.
+func (l *Lane) opens(w *work, n int) {
+	l.open += n - w.open
+	w.open = n
 }
 
 // Skipped says that a message of the source came which is not delivered.
@@ -170,7 +188,7 @@ func (l *Lane) Deliver(now time.Time, d *Delivery) {
 		l.admit(now, w)
 		return
 	}
-	w.open = 1
+	l.opens(w, 1)
 	w.plan = []dispatch{{work: w, stage: stageWake, key: d.Key, exact: true}}
 	l.advance(now, &w.plan[0])
 }
@@ -284,7 +302,8 @@ func (l *Lane) Written(now time.Time, id Op, written Written) {
 
 // Redrive takes an operator's request.
 func (l *Lane) Redrive(now time.Time, request *Request) {
-	w := l.begin(&work{request: request, begun: now, open: 1})
+	w := l.begin(&work{request: request, begun: now})
+	l.opens(w, 1)
 	w.plan = []dispatch{{work: w, stage: stagePrepare, key: request.Key, exact: true}}
 	defer l.recovered(now, w)
 	l.advance(now, &w.plan[0])
@@ -373,14 +392,14 @@ func (l *Lane) admit(now time.Time, w *work) {
 	case core.OutcomeRefused:
 		l.refuse(now, w, result)
 	default:
-		w.open = len(result.Plan)
+		// One more, for a dispatch that settles at once may not settle the work under the loop.
+		l.opens(w, len(result.Plan)+1)
 		w.plan = make([]dispatch, len(result.Plan))
 		for i := range result.Plan {
 			planned := &result.Plan[i]
 			w.plan[i] = dispatch{work: w, stage: stageBegin, key: planned.Key, planned: planned, fresh: result.Fresh}
 		}
-		// Inputs go out in plan order. A dispatch that settles at once may not settle the work under the loop.
-		w.open++
+		// Inputs go out in plan order.
 		for i := range w.plan {
 			l.advance(now, &w.plan[i])
 		}
@@ -389,14 +408,14 @@ func (l *Lane) admit(now time.Time, w *work) {
 }
 
 func (l *Lane) refuse(now time.Time, w *work, result *core.Result) {
-	w.open = 1
+	l.opens(w, 1)
 	w.plan = []dispatch{{work: w, stage: stageRefuse}}
 	l.save(now, &w.plan[0], result)
 }
 
 // settled is called when one of the work's dispatches is over.
 func (l *Lane) settled(now time.Time, w *work) {
-	if w.open--; w.open == 0 {
+	if l.opens(w, w.open-1); w.open == 0 {
 		l.settleWork(now, w, w.handBack)
 	}
 }
@@ -404,6 +423,7 @@ func (l *Lane) settled(now time.Time, w *work) {
 // settleWork acknowledges the work's message, or hands it back if handBack says after how long.
 func (l *Lane) settleWork(now time.Time, w *work, handBack time.Duration) {
 	delete(l.works, w.id)
+	l.opens(w, 0)
 	d := w.delivery
 	if d == nil {
 		return
