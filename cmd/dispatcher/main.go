@@ -3,13 +3,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -19,16 +14,6 @@ import (
 	"github.com/afterwrite/afterwrite/internal/flags"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
 	"github.com/afterwrite/afterwrite/internal/observability/process"
-	"github.com/afterwrite/afterwrite/internal/version"
-)
-
-// Exit codes. Zero is an orderly stop.
-const (
-	exitStopped = iota
-	// exitFailed: it ran, or tried to, and could not go on.
-	exitFailed
-	// exitRefused: the settings are not ones to start with.
-	exitRefused
 )
 
 type settings struct {
@@ -49,58 +34,30 @@ type settings struct {
 	Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Once stopping has begun, a second signal ends the process at once.
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+func main() { command(new(settings)).Main() }
+
+func command(s *settings) process.Command {
+	return process.Command{
+		Name:        "dispatcher",
+		Description: "Decides what a committed writeback may lead to, and records it exactly once.",
+		Settings:    s,
+		Vars:        flags.StreamsVars(),
+		Prepare:     s.prepare,
+	}
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var s settings
-	exit := -1
-	parser, err := kong.New(&s,
-		kong.Name("dispatcher"),
-		kong.Description("Decides what a committed writeback may lead to, and records it exactly once."),
-		kong.DefaultEnvars("AFTERWRITE"),
-		flags.StreamsVars(),
-		kong.Vars{"version": version.String()},
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { exit = code }),
-	)
-	if err != nil {
-		panic(err) // the grammar above is wrong, which every test sees
-	}
-	_, err = parser.Parse(args)
-	if exit >= 0 {
-		return exit // help or version was printed
-	}
-	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "dispatcher:", err)
-		return exitRefused
-	}
+func (s *settings) prepare() (run func(context.Context, io.Writer) error, problems []string) {
 	options, problems := s.options()
-	if len(problems) > 0 {
-		_, _ = fmt.Fprintln(stderr, "dispatcher: will not start with these settings")
-		for _, problem := range problems {
-			_, _ = fmt.Fprintln(stderr, " ", problem)
-		}
-		return exitRefused
+	if len(problems) > 0 || s.Check {
+		return nil, problems
 	}
-	if s.Check {
-		return exitStopped
-	}
-	if err := dispatch(ctx, s.Observed, options, stderr); err != nil {
-		_, _ = fmt.Fprintln(stderr, err)
-		return exitFailed
-	}
-	return exitStopped
+	return func(ctx context.Context, stderr io.Writer) error { return dispatch(ctx, s.Observed, options, stderr) }, nil
 }
 
 func dispatch(ctx context.Context, observed process.Flags, options dispatcher.Options, stderr io.Writer) error {
 	p, err := observed.Open(ctx, "dispatcher", stderr)
 	if err != nil {
-		return fmt.Errorf("dispatcher: %w", err)
+		return err
 	}
 	defer p.Close()
 	options.Logger, options.Metrics, options.Tracing, options.Debug = p.Log.Logger, p.Metrics, p.Tracing, p.Debug
@@ -135,8 +92,8 @@ func (s *settings) options() (options dispatcher.Options, problems []string) {
 		options.MaxReceiptAge, options.AnyReceiptAge = *s.MaxReceiptAge, *s.MaxReceiptAge == 0
 	}
 	// To the options a 0 is the default, to whoever wrote it as a flag it is not: so the settings are asked as they are.
-	for _, err := range []error{options.Streams.Validate(), options.WithDefaults().Validate()} {
-		for _, sentence := range sentences(err) {
+	for _, err := range []error{flags.Named(options.Streams.Validate()), flags.Named(options.WithDefaults().Validate())} {
+		for _, sentence := range process.Sentences(err) {
 			if !slices.Contains(problems, sentence) {
 				problems = append(problems, sentence)
 			}
@@ -164,20 +121,8 @@ func (s *settings) load() (installed *registry.Installed, problems []string) {
 	}
 	files, err := registry.ReadFiles(s.Installed.Hooks, s.Installed.Profiles)
 	if err != nil {
-		return nil, sentences(err)
+		return nil, process.Sentences(err)
 	}
 	installed, err = registry.Load(files)
-	return installed, sentences(err)
-}
-
-// sentences takes apart an error that lists everything that is wrong, a line each.
-func sentences(err error) []string {
-	if err == nil {
-		return nil
-	}
-	var all []string
-	for line := range strings.Lines(err.Error()) {
-		all = append(all, strings.TrimSpace(line))
-	}
-	return all
+	return installed, process.Sentences(err)
 }

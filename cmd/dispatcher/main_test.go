@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/afterwrite/afterwrite/internal/natsembed"
+	"github.com/afterwrite/afterwrite/internal/observability/process"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -73,7 +74,7 @@ func TestItStopsInOrderWhenItIsTold(t *testing.T) {
 	logged, log := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append(install(t, hook, profiles), "--nats-url", server.ClientURL()), io.Discard, log)
+		code <- command(new(settings)).Run(ctx, append(install(t, hook, profiles), "--nats-url", server.ClientURL()), io.Discard, log)
 		_ = log.Close()
 	}()
 	for lines := bufio.NewScanner(logged); lines.Scan(); {
@@ -81,8 +82,8 @@ func TestItStopsInOrderWhenItIsTold(t *testing.T) {
 			stop()
 		}
 	}
-	if got := <-code; got != exitStopped {
-		t.Errorf("exit code %d, want %d", got, exitStopped)
+	if got := <-code; got != process.ExitStopped {
+		t.Errorf("exit code %d, want %d", got, process.ExitStopped)
 	}
 }
 
@@ -102,25 +103,25 @@ func TestContradictionsRefuseToStartAllListed(t *testing.T) {
 				`profiles.yaml: profiles.Night must be named by a name`,
 				`profiles.yaml: profiles.default.hooks[0] names the hook "a.b", which no file registers`,
 				"--trip-after must be positive",
-				"streams: JournalAge must be at least ReceiptsAge and RetryHorizon together, 240h0m0s, it is 168h0m0s",
-				"streams: DuplicateWindow must be from 100ms to ReceiptsAge, it is 1ms",
+				"streams: --journal-age must be at least --receipts-age and the longest retry of a profile together, 240h0m0s, it is 168h0m0s",
+				"streams: --duplicate-window must be from 100ms to --receipts-age, it is 1ms",
 				"--nats-cert and --nats-key go together",
-				"MaxReceiptAge must not be negative",
+				"--max-receipt-age must not be negative",
 			},
 		},
 		"a retry horizon that the journal does not cover": {
 			args: append(install(t, hook, profiles), "--journal-age=72h"),
-			want: []string{"streams: JournalAge must be at least ReceiptsAge and RetryHorizon together, 72h22m13.2s, it is 72h0m0s"},
+			want: []string{"streams: --journal-age must be at least --receipts-age and the longest retry of a profile together, 72h22m13.2s, it is 72h0m0s"},
 		},
 		"a zero that is no default": {
 			args: append(install(t, hook, profiles), "--ack-wait=0"),
-			want: []string{"streams: AckWait must be positive"},
+			want: []string{"streams: --ack-wait must be positive"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			if code := run(t.Context(), tt.args, io.Discard, &stderr); code != exitRefused {
-				t.Errorf("exit code %d, want %d", code, exitRefused)
+			if code := command(new(settings)).Run(t.Context(), tt.args, io.Discard, &stderr); code != process.ExitRefused {
+				t.Errorf("exit code %d, want %d", code, process.ExitRefused)
 			}
 			var got []string
 			for line := range strings.Lines(stderr.String()) {
@@ -152,9 +153,9 @@ func TestABrokenFlagIsOneSentenceThatNamesIt(t *testing.T) {
 				t.Setenv(flag, "ever")
 			}
 			var stderr bytes.Buffer
-			code := run(t.Context(), args, io.Discard, &stderr)
+			code := command(new(settings)).Run(t.Context(), args, io.Discard, &stderr)
 			said := stderr.String()
-			if code != exitRefused || strings.Count(said, "\n") != 1 || !strings.Contains(said, flag) {
+			if code != process.ExitRefused || strings.Count(said, "\n") != 1 || !strings.Contains(said, flag) {
 				t.Errorf("exit code %d, said %q", code, said)
 			}
 		})
@@ -163,8 +164,8 @@ func TestABrokenFlagIsOneSentenceThatNamesIt(t *testing.T) {
 
 func TestABrokerThatIsNotThereEndsIt(t *testing.T) {
 	var stderr bytes.Buffer
-	code := run(t.Context(), append(install(t, hook, profiles), "--nats-url=nats://127.0.0.1:1"), io.Discard, &stderr)
-	if code != exitFailed || !strings.HasPrefix(stderr.String(), "dispatcher: connect to the broker at nats://127.0.0.1:1: ") {
+	code := command(new(settings)).Run(t.Context(), append(install(t, hook, profiles), "--nats-url=nats://127.0.0.1:1"), io.Discard, &stderr)
+	if code != process.ExitFailed || !strings.HasPrefix(stderr.String(), "dispatcher: connect to the broker at nats://127.0.0.1:1: ") {
 		t.Errorf("exit code %d, said %q", code, &stderr)
 	}
 }
@@ -172,7 +173,7 @@ func TestABrokerThatIsNotThereEndsIt(t *testing.T) {
 func TestCheckLooksAtTheFilesAndDialsNobody(t *testing.T) {
 	var stderr bytes.Buffer
 	args := append(install(t, hook, profiles), "--nats-url=nats://127.0.0.1:1", "--check")
-	if code := run(t.Context(), args, io.Discard, &stderr); code != exitStopped || stderr.Len() > 0 {
+	if code := command(new(settings)).Run(t.Context(), args, io.Discard, &stderr); code != process.ExitStopped || stderr.Len() > 0 {
 		t.Errorf("exit code %d, said %q", code, &stderr)
 	}
 }

@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -19,16 +16,6 @@ import (
 	"github.com/afterwrite/afterwrite/internal/natsconn"
 	"github.com/afterwrite/afterwrite/internal/observability"
 	"github.com/afterwrite/afterwrite/internal/observability/process"
-	"github.com/afterwrite/afterwrite/internal/version"
-)
-
-// Exit codes. Zero is an orderly stop.
-const (
-	exitStopped = iota
-	// exitFailed: it ran, or tried to, and could not go on.
-	exitFailed
-	// exitRefused: the settings are not ones to start with.
-	exitRefused
 )
 
 type settings struct {
@@ -43,53 +30,24 @@ type settings struct {
 	Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Once stopping has begun, a second signal ends the process at once.
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+func main() { command(new(settings)).Main() }
+
+func command(s *settings) process.Command {
+	return process.Command{
+		Name:        "executor",
+		Description: "Admits intents against its own grants, calls the service that a grant names, and records what came of it.",
+		Settings:    s,
+		Vars:        kong.Vars{"handBack": executors.DefaultHandBack.String(), "drain": executors.DefaultDrainTimeout.String()},
+		Prepare:     s.prepare,
+	}
 }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var s settings
-	exit := -1
-	parser, err := kong.New(&s,
-		kong.Name("executor"),
-		kong.Description("Admits intents against its own grants, calls the service that a grant names, and records what came of it."),
-		kong.DefaultEnvars("AFTERWRITE"),
-		kong.Vars{
-			"version": version.String(), "handBack": executors.DefaultHandBack.String(), "drain": executors.DefaultDrainTimeout.String(),
-		},
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { exit = code }),
-	)
-	if err != nil {
-		panic(err) // the grammar above is wrong, which every test sees
-	}
-	_, err = parser.Parse(args)
-	if exit >= 0 {
-		return exit // help or version was printed
-	}
-	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "executor:", err)
-		return exitRefused
-	}
+func (s *settings) prepare() (run func(context.Context, io.Writer) error, problems []string) {
 	options, err := s.options()
-	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "executor: will not start with these settings")
-		for problem := range strings.Lines(err.Error()) {
-			_, _ = fmt.Fprintln(stderr, " ", strings.TrimSpace(problem))
-		}
-		return exitRefused
+	if err != nil || s.Check {
+		return nil, process.Sentences(err)
 	}
-	if s.Check {
-		return exitStopped
-	}
-	if err := s.execute(ctx, options, stderr); err != nil {
-		_, _ = fmt.Fprintln(stderr, "executor:", err)
-		return exitFailed
-	}
-	return exitStopped
+	return func(ctx context.Context, stderr io.Writer) error { return s.execute(ctx, options, stderr) }, nil
 }
 
 // options are the executor's. The error lists everything that is wrong with them, a line each.

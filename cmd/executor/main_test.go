@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/afterwrite/afterwrite/internal/natsembed"
+	"github.com/afterwrite/afterwrite/internal/observability/process"
 	"github.com/afterwrite/afterwrite/streams"
 )
 
@@ -57,7 +58,7 @@ func TestItStopsInOrderWhenItIsTold(t *testing.T) {
 	logged, log := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, append(install(t, grants), "--nats-url", server.ClientURL()), io.Discard, log)
+		code <- command(new(settings)).Run(ctx, append(install(t, grants), "--nats-url", server.ClientURL()), io.Discard, log)
 		_ = log.Close()
 	}()
 	for lines := bufio.NewScanner(logged); lines.Scan(); {
@@ -65,8 +66,8 @@ func TestItStopsInOrderWhenItIsTold(t *testing.T) {
 			stop()
 		}
 	}
-	if got := <-code; got != exitStopped {
-		t.Errorf("exit code %d, want %d", got, exitStopped)
+	if got := <-code; got != process.ExitStopped {
+		t.Errorf("exit code %d, want %d", got, process.ExitStopped)
 	}
 	if _, err := js.Consumer(t.Context(), "PWH_INTENTS", "shelf_clerk--inventory-recount_shelf"); err != nil {
 		t.Errorf("its consumer: %v", err)
@@ -100,8 +101,8 @@ func TestSettingsItWillNotStartWithAreListed(t *testing.T) {
 		"unknown flag": {append(install(t, grants), "--color"), "executor: unknown flag --color\n"},
 	} {
 		var stderr bytes.Buffer
-		if code := run(t.Context(), test.args, io.Discard, &stderr); code != exitRefused {
-			t.Errorf("%s: exit code %d, want %d", name, code, exitRefused)
+		if code := command(new(settings)).Run(t.Context(), test.args, io.Discard, &stderr); code != process.ExitRefused {
+			t.Errorf("%s: exit code %d, want %d", name, code, process.ExitRefused)
 		}
 		if diff := cmp.Diff(test.want, stderr.String()); diff != "" {
 			t.Errorf("%s: said (-want +got):\n%s", name, diff)
@@ -112,7 +113,7 @@ func TestSettingsItWillNotStartWithAreListed(t *testing.T) {
 func TestCheckSaysNothingAboutGoodSettingsAndConnectsNowhere(t *testing.T) {
 	var said bytes.Buffer
 	args := append(install(t, grants), "--check", "--nats-url=nats://127.0.0.1:1")
-	if code := run(t.Context(), args, &said, &said); code != exitStopped || said.Len() > 0 {
+	if code := command(new(settings)).Run(t.Context(), args, &said, &said); code != process.ExitStopped || said.Len() > 0 {
 		t.Errorf("exit code %d, said %q", code, said.String())
 	}
 }
@@ -123,8 +124,8 @@ func TestABrokerThatIsNotThereAndStreamsThatAreMissingEndIt(t *testing.T) {
 		natsembed.StartTest(t).ClientURL(): "executor: executors: a stream is missing: PWH_INTENTS\n",
 	} {
 		var stderr bytes.Buffer
-		code := run(t.Context(), append(install(t, grants), "--nats-url", url), io.Discard, &stderr)
-		if code != exitFailed || !strings.HasPrefix(stderr.String(), want) {
+		code := command(new(settings)).Run(t.Context(), append(install(t, grants), "--nats-url", url), io.Discard, &stderr)
+		if code != process.ExitFailed || !strings.HasPrefix(stderr.String(), want) {
 			t.Errorf("exit code %d, said %q, want %q", code, stderr.String(), want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/afterwrite/afterwrite/internal/flags"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
 	"github.com/afterwrite/afterwrite/streams"
 )
@@ -69,7 +70,7 @@ func (c *benchCommand) Run(ctx context.Context, std stdio) error {
 	}
 	settings := streams.Settings{Storage: c.Storage, Replicas: c.Replicas}.WithDefaults()
 	if err := settings.Validate(); err != nil {
-		return err
+		return flags.Named(err)
 	}
 	nc, err := natsconn.Connect(natsconn.Options{Flags: c.NATS, Name: "hookctl bench"})
 	if err != nil {

@@ -131,7 +131,7 @@ func TestBenchDeletesOnlyWhatAnAbandonedOneLeft(t *testing.T) {
 func TestBenchRefusesWhatItCannotDo(t *testing.T) {
 	for args, want := range map[string]string{
 		"--duration 10ms":               "--duration must be at least 1s",
-		"--replicas 2":                  "Replicas must be 1, 3 or 5",
+		"--replicas 2":                  "--replicas must be 1, 3 or 5",
 		"--nats-url nats://127.0.0.1:1": "connect to the broker at nats://127.0.0.1:1",
 	} {
 		var out, errs bytes.Buffer

@@ -189,7 +189,7 @@ func TestTheDoctorFindsSettingsThatContradictEachOther(t *testing.T) {
 		"a file not there":   {[]string{"--hooks", hook + ".not", "--profiles", profiles}, []string{`.*no such file.*\.`}},
 		"an unknown hook":    {[]string{"--hooks", hook, "--profiles", other}, []string{`Nothing would start: .*names the hook "nobody\.home", which no file registers\.`}},
 		"a broken hook":      {[]string{"--hooks", broken, "--profiles", profiles}, []string{`Rejected: .*`}},
-		"ages that disagree": {[]string{"--hooks", hook, "--profiles", profiles, "--journal-age", "72h"}, []string{`.*JournalAge must be at least ReceiptsAge and RetryHorizon together, .*\.`}},
+		"ages that disagree": {[]string{"--hooks", hook, "--profiles", profiles, "--journal-age", "72h"}, []string{`.*--journal-age must be at least --receipts-age and the longest retry of a profile together, .*\.`}},
 	} {
 		t.Run(name, func(t *testing.T) { ask(t, url, time.Now, c.args...).hold(t, checkSettings, c.want...) })
 	}

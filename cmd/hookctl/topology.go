@@ -55,7 +55,7 @@ func (t topology) build() (streams.Topology, error) {
 		}
 	}
 	if err := settings.Validate(); err != nil {
-		return streams.Topology{}, err
+		return streams.Topology{}, flags.Named(err)
 	}
 	return streams.Default(settings), nil
 }

@@ -5,11 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -24,15 +21,6 @@ import (
 	"github.com/afterwrite/afterwrite/providers/periodicreport"
 )
 
-// Exit codes. Zero is an orderly stop.
-const (
-	exitStopped = iota
-	// exitFailed: it ran, or tried to, and could not go on.
-	exitFailed
-	// exitRefused: the settings are not ones to start with.
-	exitRefused
-)
-
 type settings struct {
 	NATS     natsconn.Flags `embed:"" group:"Broker:"`
 	Observed process.Flags  `embed:"" group:"Health, metrics, traces and log:"`
@@ -44,52 +32,20 @@ type settings struct {
 	Version kong.VersionFlag `env:"-" help:"Print the version and exit."`
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// Once stopping has begun, a second signal ends the process at once.
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { command(new(settings)).Main() }
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var s settings
-	exit := -1
-	parser, err := kong.New(&s,
-		kong.Name("provider-periodic-report"),
-		kong.Description("Serves the periodic_report capability: proposes trigger evaluations, and decides whether a report is due."),
-		kong.DefaultEnvars("AFTERWRITE"),
-		kong.Vars{
-			"version":    version.String(),
+func command(s *settings) process.Command {
+	return process.Command{
+		Name:        "provider-periodic-report",
+		Description: "Serves the periodic_report capability: proposes trigger evaluations, and decides whether a report is due.",
+		Settings:    s,
+		Vars: kong.Vars{
 			"processors": strconv.Itoa(runtime.GOMAXPROCS(0)),
 			"queue":      strconv.Itoa(providers.DefaultQueue),
 			"drain":      providers.DefaultDrainTimeout.String(),
 		},
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { exit = code }),
-	)
-	if err != nil {
-		panic(err) // the grammar above is wrong, which every test sees
+		Prepare: func() (run func(context.Context, io.Writer) error, problems []string) { return s.serve, s.problems() },
 	}
-	_, err = parser.Parse(args)
-	if exit >= 0 {
-		return exit // help or version was printed
-	}
-	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "provider-periodic-report:", err)
-		return exitRefused
-	}
-	if problems := s.problems(); len(problems) > 0 {
-		_, _ = fmt.Fprintln(stderr, "provider-periodic-report: will not start with these settings")
-		for _, problem := range problems {
-			_, _ = fmt.Fprintln(stderr, " ", problem)
-		}
-		return exitRefused
-	}
-	if err := s.serve(ctx, stderr); err != nil {
-		_, _ = fmt.Fprintln(stderr, "provider-periodic-report:", err)
-		return exitFailed
-	}
-	return exitStopped
 }
 
 // problems are what is wrong with the settings, one sentence each.

@@ -12,13 +12,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/afterwrite/afterwrite/internal/natsembed"
+	"github.com/afterwrite/afterwrite/internal/observability/process"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestSettingsItWillNotStartWithAreListed(t *testing.T) {
 	var stderr bytes.Buffer
-	code := run(t.Context(), []string{
+	code := command(new(settings)).Run(t.Context(), []string{
 		"--concurrency=0", "--queue=0", "--drain-timeout=0s", "--log-burst=-1", "--otlp-endpoint=collector:4318", "--nats-cert=cert.pem",
 	}, io.Discard, &stderr)
 	const want = `provider-periodic-report: will not start with these settings
@@ -29,7 +30,7 @@ func TestSettingsItWillNotStartWithAreListed(t *testing.T) {
   --queue must be at least 1
   --drain-timeout must be positive
 `
-	if code != exitRefused || stderr.String() != want {
+	if code != process.ExitRefused || stderr.String() != want {
 		t.Errorf("exit code %d, said\n%s", code, &stderr)
 	}
 }
@@ -45,9 +46,9 @@ func TestABrokenFlagIsOneSentenceThatNamesIt(t *testing.T) {
 				t.Setenv(flag, "ever")
 			}
 			var stderr bytes.Buffer
-			code := run(t.Context(), args, io.Discard, &stderr)
+			code := command(new(settings)).Run(t.Context(), args, io.Discard, &stderr)
 			said := stderr.String()
-			if code != exitRefused || strings.Count(said, "\n") != 1 || !strings.Contains(said, flag) {
+			if code != process.ExitRefused || strings.Count(said, "\n") != 1 || !strings.Contains(said, flag) {
 				t.Errorf("exit code %d, said %q", code, said)
 			}
 		})
@@ -61,7 +62,7 @@ func TestItServesUntilItIsToldToStop(t *testing.T) {
 	var stderr bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"--nats-url", url, "--log-level=error", "--listen=127.0.0.1:0"}, io.Discard, &stderr)
+		ended <- command(new(settings)).Run(ctx, []string{"--nats-url", url, "--log-level=error", "--listen=127.0.0.1:0"}, io.Discard, &stderr)
 	}()
 
 	nc, err := nats.Connect(url)
@@ -78,15 +79,15 @@ func TestItServesUntilItIsToldToStop(t *testing.T) {
 		}
 	}
 	stop()
-	if code := <-ended; code != exitStopped {
+	if code := <-ended; code != process.ExitStopped {
 		t.Errorf("exit code %d, said %s", code, &stderr)
 	}
 }
 
 func TestABrokerThatIsNotThereEndsIt(t *testing.T) {
 	var stderr bytes.Buffer
-	code := run(t.Context(), []string{"--nats-url=nats://127.0.0.1:1", "--listen="}, io.Discard, &stderr)
-	if code != exitFailed || !strings.HasPrefix(stderr.String(), "provider-periodic-report: connect to the broker at nats://127.0.0.1:1: ") {
+	code := command(new(settings)).Run(t.Context(), []string{"--nats-url=nats://127.0.0.1:1", "--listen="}, io.Discard, &stderr)
+	if code != process.ExitFailed || !strings.HasPrefix(stderr.String(), "provider-periodic-report: connect to the broker at nats://127.0.0.1:1: ") {
 		t.Errorf("exit code %d, said %q", code, &stderr)
 	}
 }

@@ -2,6 +2,9 @@ package flags_test
 
 import (
 	"bytes"
+	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,5 +109,36 @@ func TestALogHasTheLevelAndFormatThatWereAskedFor(t *testing.T) {
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "not heard") {
 			t.Errorf("%s: %s", format, &out)
 		}
+	}
+}
+
+func TestWhatSettingsRefuseIsSaidInTheNamesOfTheFlags(t *testing.T) {
+	parser, err := kong.New(new(flags.Streams), flags.StreamsVars())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known []string
+	for _, flag := range parser.Model.Flags {
+		known = append(known, "--"+flag.Name)
+	}
+	for field := range reflect.TypeFor[streams.Settings]().Fields() {
+		said := flags.Named(errors.New(field.Name)).Error()
+		switch field.Name {
+		case "Hooks", "Executors": // files say those
+			if said != field.Name {
+				t.Errorf("%s is called %s", field.Name, said)
+			}
+		case "RetryHorizon":
+			if said != "the longest retry of a profile" {
+				t.Errorf("%s is called %s", field.Name, said)
+			}
+		default:
+			if !slices.Contains(known, said) {
+				t.Errorf("%s is called %s, which is no flag", field.Name, said)
+			}
+		}
+	}
+	if flags.Named(nil) != nil {
+		t.Error("nothing that is wrong is an error")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/afterwrite/afterwrite/dispatcher/registry"
 	"github.com/afterwrite/afterwrite/events"
 	"github.com/afterwrite/afterwrite/executors"
+	"github.com/afterwrite/afterwrite/internal/flags"
 	"github.com/afterwrite/afterwrite/internal/natsconn"
 	"github.com/afterwrite/afterwrite/internal/natsembed"
 	"github.com/afterwrite/afterwrite/internal/observability"
@@ -162,7 +163,7 @@ func (s *Stack) apply(ctx context.Context, o Options) error {
 		})
 	}
 	if err := settings.Validate(); err != nil {
-		return err
+		return flags.Named(err)
 	}
 	_, err := streams.Apply(ctx, s.JS, streams.Default(settings))
 	return err

@@ -1,5 +1,6 @@
-// Package process is how a command of ours that keeps running is observed: the flags that say so, the same in all of
-// them, and what they open. It links the exporter of traces, which nothing but such commands should.
+// Package process is what the commands of ours that keep running have in common: how they start and end, and how they are
+// observed, by flags that are the same in all of them. It links the exporter of traces, which nothing but such commands
+// should.
 package process
 
 import (
