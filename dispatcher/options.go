@@ -101,8 +101,8 @@ func (o Options) Validate() error {
 	if err := o.Streams.Validate(); err != nil {
 		problems = append(problems, err)
 	}
-	if o.Lanes < 1 {
-		bad("Lanes", "must be at least 1")
+	if o.Lanes < 0 {
+		bad("Lanes", "must not be negative")
 	}
 	if o.MaxReceiptAge < 0 {
 		bad("MaxReceiptAge", "must not be negative")

@@ -150,7 +150,7 @@ func (s Settings) Validate() error {
 		bad("ExecutionsAge must be at least IntentsAge, %s, it is %s", s.IntentsAge, s.ExecutionsAge)
 	}
 	if s.DuplicateWindow < minDuplicateWindow || s.DuplicateWindow > s.ReceiptsAge {
-		bad("DuplicateWindow must be from %s to ReceiptsAge, it is %s", minDuplicateWindow, s.DuplicateWindow)
+		bad("DuplicateWindow must be from %s to ReceiptsAge, %s, it is %s", minDuplicateWindow, s.ReceiptsAge, s.DuplicateWindow)
 	}
 	for i, hook := range s.Hooks {
 		switch {

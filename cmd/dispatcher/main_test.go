@@ -104,7 +104,7 @@ func TestContradictionsRefuseToStartAllListed(t *testing.T) {
 				`profiles.yaml: profiles.default.hooks[0] names the hook "a.b", which no file registers`,
 				"--trip-after must be positive",
 				"streams: --journal-age must be at least --receipts-age and the longest retry of a profile together, 240h0m0s, it is 168h0m0s",
-				"streams: --duplicate-window must be from 100ms to --receipts-age, it is 1ms",
+				"streams: --duplicate-window must be from 100ms to --receipts-age, 240h0m0s, it is 1ms",
 				"--nats-cert and --nats-key go together",
 				"--max-receipt-age must not be negative",
 			},

@@ -107,20 +107,24 @@ func (p *place) release(err error) {
 
 func (h *hook) suspended() bool { return h.breaker.State() == gobreaker.StateOpen }
 
-// wakeRoom is how many wake-ups of the hook to pull: none while it is suspended, one to probe it, else as many as
-// there are free places.
-func (h *hook) wakeRoom() int {
+// worth is how many dispatches of the hook are worth having under way: those that may be called, and half as many that are
+// on their way to the journal or from it.
+func (h *hook) worth() int { return (3*h.limits.Places + 1) / 2 }
+
+// wakeRoom is how many wake-ups of the hook to pull where some are under way: none while it is suspended, one to probe it,
+// else as many as there are free places.
+func (h *hook) wakeRoom(taken int) int {
 	switch h.breaker.State() {
 	case gobreaker.StateOpen:
 		return 0
 	case gobreaker.StateHalfOpen:
-		if h.taken > 0 {
+		if h.taken > 0 || taken > 0 {
 			return 0 // the probe is under way
 		}
 		return 1
 	case gobreaker.StateClosed:
 	}
-	return min(maxWakeBatch, h.limits.Places-h.taken)
+	return min(maxWakeBatch, h.limits.Places-h.taken, h.worth()-taken)
 }
 
 const (

@@ -54,9 +54,8 @@ type Lane struct {
 	lastWork uint64
 	alarms   alarms
 	works    map[uint64]*work
-	taken    int // receipts under way
-	open     int // dispatches under way
-	most     int // dispatches that may be: those that may be called, and half as many that are being written
+	open     int // dispatches of receipts under way
+	most     int // as many as that may be
 	late     []*op
 	panics   map[uint64]int
 
@@ -68,6 +67,7 @@ type Lane struct {
 type source struct {
 	Source
 	hook      *hook // nil for the receipts and for retired hooks
+	taken     int   // messages under way
 	requested int   // messages asked for and not yet come
 	pull      *op
 	rest      time.Time // not to be asked before, after it refused
@@ -102,7 +102,7 @@ func New(options Options, effects Effects, observer Observer) *Lane {
 	for _, id := range slices.Sorted(maps.Keys(options.Installed.Hooks)) {
 		h := newHook(id, options.Hooks[id], observer)
 		l.hooks[id] = h
-		l.most += (3*h.limits.Places + 1) / 2
+		l.most += h.worth()
 		l.ordered = append(l.ordered, h)
 		l.addSource(Source{Hook: id}, h)
 	}
@@ -138,11 +138,11 @@ func (l *Lane) Pull(now time.Time) {
 func (l *Lane) room(s *source, now time.Time) int {
 	switch {
 	case s.Source == Receipts:
-		return receiptRoom(l.ordered, min(l.options.Receipts-l.taken, l.spare()), now)
+		return receiptRoom(l.ordered, min(l.options.Receipts-s.taken, l.spare()), now)
 	case s.hook == nil:
-		return maxWakeBatch
+		return maxWakeBatch - s.taken
 	}
-	return s.hook.wakeRoom()
+	return s.hook.wakeRoom(s.taken)
 }
 
 // spare is how many receipts may be added for which every hook is called: one at least while nothing is under way.
@@ -154,9 +154,12 @@ func (l *Lane) spare() int {
 	return (l.most - l.open) / each
 }
 
-// opens sets how many dispatches of the work are not yet settled.
+// opens sets how many dispatches of the work are not yet settled. Those of receipts leave room for no more than what is
+// worth calling; wake-ups have a bound of their own, or they could keep out the receipts.
 func (l *Lane) opens(w *work, n int) {
-	l.open += n - w.open
+	if w.delivery != nil && w.delivery.Source == Receipts {
+		l.open += n - w.open
+	}
 	w.open = n
 }
 
@@ -180,11 +183,11 @@ func (l *Lane) Deliver(now time.Time, d *Delivery) {
 		return
 	}
 	w := l.begin(&work{delivery: d, begun: now, trace: d.Event.Trace})
+	l.holds(d.Source, 1)
 	w.progress = op{kind: opProgress, work: w}
 	l.await(&w.progress, now.Add(l.options.AckWait/2))
 	defer l.recovered(now, w)
 	if d.Source == Receipts {
-		l.taken++
 		l.admit(now, w)
 		return
 	}
@@ -195,6 +198,13 @@ func (l *Lane) Deliver(now time.Time, d *Delivery) {
 
 // refusedRest is how long a source that refused a pull is left alone.
 const refusedRest = 500 * time.Millisecond
+
+// holds counts the messages of the source that are under way.
+func (l *Lane) holds(from Source, change int) {
+	if s := l.bySrc[from]; s != nil {
+		s.taken += change
+	}
+}
 
 // PullEnded says that a pull will bring nothing more; refused, that the source could not take it.
 func (l *Lane) PullEnded(now time.Time, id Op, refused bool) {
@@ -360,7 +370,7 @@ func (l *Lane) Load() (receipts int, places map[events.HookID]int) {
 	for _, h := range l.ordered {
 		places[h.id] = h.taken
 	}
-	return l.taken, places
+	return l.bySrc[Receipts].taken, places
 }
 
 func (l *Lane) begin(w *work) *work {
@@ -429,9 +439,7 @@ func (l *Lane) settleWork(now time.Time, w *work, handBack time.Duration) {
 		return
 	}
 	l.over(&w.progress)
-	if d.Source == Receipts {
-		l.taken--
-	}
+	l.holds(d.Source, -1)
 	if handBack > 0 {
 		l.effects.HandBack(d, handBack)
 	} else {
