@@ -58,7 +58,6 @@ func benchmarkDispatch(b *testing.B, tracing trace.TracerProvider) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	now := time.Now()
 	out := new(outbox)
 	p := newPort(out, zap.NewNop(), streams.DispatcherInbox(), time.Second)
 	effects, spans := traced(tracing, p, time.Minute)
@@ -79,6 +78,7 @@ func benchmarkDispatch(b *testing.B, tracing trace.TracerProvider) {
 	for done := 0; done < b.N; done += window {
 		// A receipt is not long in memory before it is worked on, so as many are made at a time as there may be under way.
 		b.StopTimer()
+		now := time.Now()
 		for i := range messages {
 			messages[i] = receiptMessage(done+i, now)
 			answers[i] = answerTo(b, all, messages[i], now)

@@ -54,7 +54,7 @@ func (r *runner) receive(now time.Time, m *nats.Msg, waited time.Duration) {
 	if m.Reply == "" {
 		return // an answer to a call that is over, or nobody's
 	}
-	delivery, err := newDelivery(m, waited)
+	delivery, err := newDelivery(m, waited+time.Since(now)) // now is when the burst began
 	if err != nil {
 		r.unreadable(m, err)
 		return

@@ -85,7 +85,9 @@ func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
 	for {
 		now := time.Now()
 		r.lane.Tick(now)
-		r.lane.Pull(now)
+		if r.inbox.current(now) {
+			r.lane.Pull(now)
+		}
 		r.spans.sweep(now)
 		if abandon != nil && r.lane.Idle() {
 			return
