@@ -30,11 +30,14 @@ func newInbox(now time.Time) inbox {
 	return inbox{messages: make(chan *nats.Msg, inboxSize), since: now, marked: now, looked: now}
 }
 
-// look is to be called every now and then while nothing comes, for what comes next to have a bound that is not older.
-func (b *inbox) look(now time.Time) {
-	if b.current(now) && len(b.messages) == 0 {
+// look is to be called every now and then while nothing comes, for what comes next to have a bound that is not older. It
+// reports whether more may be asked for.
+func (b *inbox) look(now time.Time) bool {
+	current := b.current(now)
+	if current && len(b.messages) == 0 {
 		b.marked, b.ahead = now, 0
 	}
+	return current
 }
 
 // took is to be called with each message that was taken. It returns how long that lay in the inbox at most.
@@ -52,7 +55,7 @@ func (b *inbox) took(now time.Time) time.Duration {
 }
 
 // current reports whether the inbox holds whatever was sent by now. It does not where the process was suspended a moment
-// ago: the connection then holds what was sent meanwhile, and nothing that is new should be asked for.
+// ago: the connection then holds what was sent meanwhile, and what is asked for now would be taken for as old.
 func (b *inbox) current(now time.Time) bool {
 	if now.Sub(b.looked) > pause {
 		b.resumed = now

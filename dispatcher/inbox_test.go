@@ -72,3 +72,16 @@ func TestTheInboxBoundsHowLongAMessageLayInIt(t *testing.T) {
 		}
 	}
 }
+
+// What is asked for too soon would be dropped for its age as soon as it comes, and the next that is asked for likewise.
+func TestNothingIsAskedForUntilASecondAfterAPause(t *testing.T) {
+	start := time.Now()
+	b := newInbox(start)
+	var got []bool
+	for _, ms := range []int{0, 100, 1100, 2101, 2600, 3100, 3101, 3200} {
+		got = append(got, b.look(start.Add(time.Duration(ms)*time.Millisecond)))
+	}
+	if diff := cmp.Diff([]bool{true, true, true, false, false, false, true, true}, got); diff != "" {
+		t.Errorf("may be asked (-want +got):\n%s", diff)
+	}
+}

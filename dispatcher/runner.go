@@ -85,7 +85,7 @@ func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
 	for {
 		now := time.Now()
 		r.lane.Tick(now)
-		if r.inbox.current(now) {
+		if r.inbox.look(now) {
 			r.lane.Pull(now)
 		}
 		r.spans.sweep(now)
@@ -93,7 +93,6 @@ func (r *runner) run(stop <-chan struct{}, grace time.Duration) {
 			return
 		}
 		timer.Reset(r.sleep(now))
-		r.inbox.look(now)
 		select {
 		case m := <-r.inbox.messages:
 			r.take(m)

@@ -97,7 +97,7 @@ func TestContradictionsRefuseToStartAllListed(t *testing.T) {
 		},
 		"flags against each other, and files against each other": {
 			args: append(install(t, hook, "profiles:\n  default: {enabled: true, hooks: [a.b]}\n  Night: {enabled: false, hooks: []}\n"),
-				"--trip-after=0", "--receipts-age=240h", "--duplicate-window=1ms", "--nats-cert=cert.pem", "--max-receipt-age=-1h"),
+				"--trip-after=0", "--receipts-age=240h", "--duplicate-window=1ms", "--nats-cert=cert.pem", "--max-receipt-age=-1h", "--lanes=-1"),
 			want: []string{
 				"registry: nothing can run with these files:",
 				`profiles.yaml: profiles.Night must be named by a name`,
@@ -106,6 +106,7 @@ func TestContradictionsRefuseToStartAllListed(t *testing.T) {
 				"streams: --journal-age must be at least --receipts-age and the longest retry of a profile together, 240h0m0s, it is 168h0m0s",
 				"streams: --duplicate-window must be from 100ms to --receipts-age, 240h0m0s, it is 1ms",
 				"--nats-cert and --nats-key go together",
+				"--lanes must not be negative",
 				"--max-receipt-age must not be negative",
 			},
 		},
